@@ -1,0 +1,56 @@
+# Needs Python >= 3.11 and make. Another interpreter: make PYTHON=python3.13 venv
+PYTHON ?= python3
+BIN := .venv/bin
+RUN_READY := .venv/.ready-run
+DEV_READY := .venv/.ready-dev
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+SOURCES := taskq api/taskq_api worker/taskq_worker tests
+
+.DEFAULT_GOAL := help
+.PHONY: help venv run test check bench format clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+venv: $(DEV_READY) ## create .venv with everything (redone when pyproject.toml changes)
+
+# The recipe is one plain command: make starts it without a shell, so signals reach it.
+run: $(RUN_READY) ## start Valkey, the API, a worker and the janitor (ARGS="--port 9000")
+	@$(BIN)/taskq dev $(ARGS)
+
+test: $(DEV_READY) ## run all tests (ARGS="-k name")
+	$(BIN)/python -m pytest -n 2 $(ARGS)
+
+check: $(DEV_READY) ## check format, lint, types and import directions
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(DEV_READY) ## measure (ARGS passes options)
+	$(BIN)/python -m bench $(ARGS)
+
+format: $(DEV_READY) ## format and fix what can be fixed
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+clean: ## remove .venv, caches and build output (the jobs in .taskq stay)
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@command -v $(PYTHON) >/dev/null \
+	  || { echo "taskq needs Python 3.11 or newer: $(PYTHON) was not found (set PYTHON=...)" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "taskq needs Python 3.11 or newer: $(PYTHON) is $$($(PYTHON) -V 2>&1) (set PYTHON=...)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null \
+	  || { echo "$(PYTHON) has no venv module: install it (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+
+$(RUN_READY): pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[all]'
+	@touch $@
+
+$(DEV_READY): pyproject.toml | $(BIN)/python
+	$(PIP) -e '.[all,dev]'
+	@touch $(RUN_READY) $@

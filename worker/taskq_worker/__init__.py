@@ -1,0 +1,1 @@
+"""The worker of taskq: it claims jobs, runs them and reports (extra ``worker``)."""
