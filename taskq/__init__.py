@@ -1,0 +1,1 @@
+"""taskq: a distributed task queue on Redis that does not lose work."""

@@ -1,0 +1,535 @@
+"""The protocol without a socket: what to send for each transition, and what an answer means.
+
+A function here checks its arguments, and returns a ``Call``: a script, its key, its arguments and a
+parser. ``taskq.store`` carries calls over a connection, sync or async; nothing else talks to scripts.
+Every call may be sent again after a lost answer (see the scripts' contracts).
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from taskq import lua
+from taskq.codec import MAX_BYTES
+from taskq.errors import InvalidInput, PayloadTooLarge
+from taskq.ids import check_job_type, check_key
+from taskq.keys import QueueKeys
+from taskq.model import Beat, Claimed, ClaimReply, Enqueued, JobSpec, QueueInfo, Reaped, Reconciled, TypeDepth
+from taskq.ordering import AGING_MS_MAX, PRIORITY_MAX, PRIORITY_MIN
+from taskq.states import State
+
+T = TypeVar("T")
+Arg = bytes | str | int | float
+
+PROTOCOL = 1
+"""Version of the worker's side. A queue may ask for a higher one (``min_protocol`` in its config)."""
+
+MAX_ITEMS = 1000
+"""Most jobs in one submission call."""
+
+MAX_CRASHES = 10
+MAX_LOST = 10
+"""Ends of a worker that a job survives. Crashes are capped like losses while suspects still run beside
+other jobs: a lower cap would blame the innocent."""
+
+TEN_YEARS_MS = 315_360_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One script call: ``args`` follow the single key ``prefix``; ``parse`` turns the reply into values."""
+
+    script: lua.Script
+    prefix: str
+    args: Sequence[Arg]
+    parse: Callable[[Any], T]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A run that failed: retry after ``delay_ms`` unless failures reach ``max_attempts`` (0: no retry).
+
+    ``error`` is JSON text.
+    """
+
+    ulid: str
+    fence: str
+    error: bytes
+    delay_ms: int
+    max_attempts: int
+
+
+@dataclass(frozen=True, slots=True)
+class Success:
+    """A run that succeeded. ``result`` is JSON text, ``result_ttl_ms`` None keeps it as retention says."""
+
+    ulid: str
+    fence: str
+    result: bytes
+    result_ttl_ms: int | None = None
+    keep_payload: bool = False
+
+
+def _now(now: float | None) -> str:
+    """Only tests pass a time; '' makes the script read the server's clock."""
+    return "" if now is None else repr(float(now))
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _words(reply: Any) -> list[str]:
+    return [_text(word[0] if isinstance(word, list) else word) for word in reply]
+
+
+def _call(
+    name: str,
+    keys: QueueKeys,
+    now: float | None,
+    fixed: Iterable[Arg],
+    items: Iterable[Arg],
+    parse: Callable[[Any], T],
+) -> Call[T]:
+    return Call(lua.load(name), keys.prefix, [_now(now), *fixed, *items], parse)
+
+
+# --- submission -------------------------------------------------------------------------------------
+
+
+def check_spec(spec: JobSpec, max_bytes: int = MAX_BYTES) -> None:
+    """Refuses what must not be stored. Raises ``InvalidInput`` naming the field."""
+    check_job_type(spec.job_type)
+    check_priority(spec.priority)
+    if len(spec.payload) > max_bytes:
+        raise PayloadTooLarge(
+            f"payload is {len(spec.payload)} bytes, the limit is {max_bytes}", field="payload"
+        )
+    if spec.unique is not None:
+        check_key(spec.unique, "unique_key")
+    if spec.delay_ms is not None and spec.run_at_ms is not None:
+        raise InvalidInput("give delay or run_at, not both", field="delay")
+    for field, value, low, high in (
+        ("delay", spec.delay_ms, 0, TEN_YEARS_MS),
+        ("run_at", spec.run_at_ms, 0, 4_102_444_800_000 + TEN_YEARS_MS),
+        ("expires", spec.expires_ms, 1, TEN_YEARS_MS),
+        ("max_attempts", spec.max_attempts, 1, 1_000_000),
+        ("timeout", spec.timeout_ms, 0, TEN_YEARS_MS),
+        ("result_ttl", spec.result_ttl_ms, 0, TEN_YEARS_MS),
+    ):
+        if value is not None and not low <= value <= high:
+            raise InvalidInput(f"{field} is out of range ({low} to {high})", field=field)
+
+
+def check_priority(priority: object) -> int:
+    """An integer from -100 to 100; higher is sooner. Raises ``InvalidInput``."""
+    if (
+        isinstance(priority, bool)
+        or not isinstance(priority, int)
+        or not PRIORITY_MIN <= priority <= PRIORITY_MAX
+    ):
+        raise InvalidInput(
+            f"priority must be an integer from {PRIORITY_MIN} to {PRIORITY_MAX} (higher is sooner), "
+            f"not {priority!r}",
+            field="priority",
+        )
+    return priority
+
+
+_OPTIONS = (
+    "delay_ms run_at_ms expires_ms expires_at_ms unique digest max_attempts timeout_ms result_ttl_ms "
+    "keep_payload retried_from check"
+).split()
+
+
+def _options(spec: JobSpec) -> str:
+    options = {
+        name: value
+        for name in _OPTIONS
+        if (value := getattr(spec, name)) is not None and value is not False
+    }
+    return json.dumps(options, separators=(",", ":")) if options else ""
+
+
+def enqueue(keys: QueueKeys, specs: Sequence[JobSpec], *, now: float | None = None) -> Call[list[Enqueued]]:
+    """Stores up to 1,000 jobs of one queue; ``spec.id`` is the ULID alone. One outcome per job."""
+    if not 1 <= len(specs) <= MAX_ITEMS:
+        raise InvalidInput(f"1 to {MAX_ITEMS} jobs a call, not {len(specs)}", field="jobs")
+    items: list[Arg] = []
+    for spec in specs:
+        items += (spec.id, spec.job_type, spec.payload, spec.priority, _options(spec))
+    return _call("enqueue", keys, now, (), items, _parse_enqueued)
+
+
+def _parse_enqueued(reply: Any) -> list[Enqueued]:
+    out = []
+    for item in reply:
+        if isinstance(item, list):
+            word, detail = _text(item[0]), _text(item[1])
+            out.append(Enqueued(word, State(detail)) if word == "EXISTS" else Enqueued(word, holder=detail))
+        else:
+            word = _text(item)
+            state = State(word.lower()) if word in ("QUEUED", "SCHEDULED") else None
+            out.append(Enqueued(word, state))
+    return out
+
+
+# --- a worker's calls -------------------------------------------------------------------------------
+
+
+def claim(
+    keys: QueueKeys,
+    worker: str,
+    call: int,
+    most: int,
+    job_types: Sequence[str],
+    *,
+    lease_ms: int,
+    upper: float | None = None,
+    max_bytes: int = MAX_BYTES,
+    now: float | None = None,
+) -> Call[ClaimReply]:
+    """Takes up to ``most`` jobs of ``job_types``; ``most = 0`` only looks.
+
+    ``call`` numbers this worker's claims, from 1 up. Send it again with the same number until an answer
+    arrives; only then use the next.
+    """
+    fixed = (
+        worker,
+        call,
+        most,
+        "" if upper is None else repr(upper),
+        lease_ms,
+        max_bytes,
+        PROTOCOL,
+    )
+    return _call("claim", keys, now, fixed, job_types, _parse_claim)
+
+
+def _optional_int(value: Any) -> int | None:
+    return int(value) if value else None
+
+
+def _parse_claim(reply: Any) -> ClaimReply:
+    status = _text(reply[0])
+    if status != "OK":
+        return ClaimReply(status)
+    _, now, head, due, repeated, jobs = reply
+    return ClaimReply(
+        "OK",
+        float(now),
+        float(head) if head else None,
+        float(due) if due else None,
+        bool(repeated),
+        tuple([_parse_claimed(job) for job in jobs]),
+    )
+
+
+def _parse_claimed(v: Any) -> Claimed:
+    return Claimed(
+        v[0].decode(),
+        v[1].decode(),
+        v[2].decode(),
+        v[3],
+        int(v[4]),
+        int(v[5]),
+        int(v[6]),
+        int(v[7]),
+        _optional_int(v[8]),
+        int(v[9]) if v[9] else None,
+        int(v[10]),
+        int(v[11]),
+        int(v[12]) if v[12] else None,
+    )
+
+
+def finish(
+    keys: QueueKeys, worker: str, successes: Sequence[Success], *, now: float | None = None
+) -> Call[list[str]]:
+    """Reports successes; one word per item (see ``finish.lua``)."""
+    items: list[Arg] = []
+    for s in successes:
+        ttl = "" if s.result_ttl_ms is None else s.result_ttl_ms
+        items += (s.ulid, s.fence, s.result, ttl, 1 if s.keep_payload else 0)
+    return _call("finish", keys, now, (worker,), items, _words)
+
+
+def fail(
+    keys: QueueKeys, worker: str, failures: Sequence[Failure], *, now: float | None = None
+) -> Call[list[str]]:
+    """Reports failures; one word per item (see ``fail.lua``)."""
+    items: list[Arg] = []
+    for f in failures:
+        items += (f.ulid, f.fence, f.error, f.delay_ms, f.max_attempts)
+    return _call("fail", keys, now, (worker,), items, _words)
+
+
+def release(
+    keys: QueueKeys, worker: str, runs: Sequence[tuple[str, str]], reason: str, *, now: float | None = None
+) -> Call[list[str]]:
+    """Hands runs (ulid, fence) back; one word per item. ``reason`` is a word of ours, never user text."""
+    return _call("release", keys, now, (worker, reason), [x for run in runs for x in run], _words)
+
+
+def snooze(
+    keys: QueueKeys, worker: str, runs: Sequence[tuple[str, str, int]], *, now: float | None = None
+) -> Call[list[str]]:
+    """Puts runs (ulid, fence, delay_ms) off; one word per item."""
+    return _call("snooze", keys, now, (worker,), [x for run in runs for x in run], _words)
+
+
+def heartbeat(
+    keys: QueueKeys, workers: Sequence[tuple[str, int, int]], *, now: float | None = None
+) -> Call[list[Beat]]:
+    """Renews the leases of workers (id, lease_ms, jobs held); one answer each."""
+
+    def parse(reply: Any) -> list[Beat]:
+        return [
+            Beat(_text(r[0]), int(r[1]) if len(r) > 1 else 0, tuple(_text(i) for i in r[2:])) for r in reply
+        ]
+
+    return _call("heartbeat", keys, now, (), [x for worker in workers for x in worker], parse)
+
+
+def reconcile(
+    keys: QueueKeys,
+    worker: str,
+    answered: int,
+    held: Sequence[tuple[str, str]],
+    *,
+    now: float | None = None,
+) -> Call[Reconciled]:
+    """Says which runs (ulid, fence) the worker holds; ``answered`` is its last answered claim."""
+
+    def parse(reply: Any) -> Reconciled:
+        status = _text(reply[0])
+        if status != "OK":
+            return Reconciled(status)
+        return Reconciled(status, int(reply[1]), tuple(_text(i) for i in reply[2]))
+
+    return _call("reconcile", keys, now, (worker, answered), [x for run in held for x in run], parse)
+
+
+def progress(
+    keys: QueueKeys, worker: str, items: Sequence[tuple[str, str, bytes]], *, now: float | None = None
+) -> Call[list[str]]:
+    """Notes how far runs (ulid, fence, JSON) are; one word per item."""
+    return _call("progress", keys, now, (worker,), [x for item in items for x in item], _words)
+
+
+def log(
+    keys: QueueKeys, worker: str, items: Sequence[tuple[str, str, bytes]], *, now: float | None = None
+) -> Call[list[str]]:
+    """Appends log lines (ulid, fence, JSON); one word per item."""
+    return _call("log", keys, now, (worker,), [x for item in items for x in item], _words)
+
+
+# --- the janitor's ----------------------------------------------------------------------------------
+
+
+def reap(
+    keys: QueueKeys,
+    *,
+    lease_ms: int,
+    limit: int = 200,
+    amnesty: bool = False,
+    targets: Sequence[tuple[str, Literal["crashes", "lost"], str]] = (),
+    max_crashes: int = MAX_CRASHES,
+    max_lost: int = MAX_LOST,
+    now: float | None = None,
+) -> Call[Reaped]:
+    """Takes back the jobs of expired leases, or of ``targets`` (worker, counter, reason in our words)."""
+
+    def parse(reply: Any) -> Reaped:
+        return Reaped(_text(reply[0]), bool(reply[1]), *(int(n) for n in reply[2:]))
+
+    fixed = (limit, lease_ms, 1 if amnesty else 0, max_crashes, max_lost)
+    return _call("reap", keys, now, fixed, [x for target in targets for x in target], parse)
+
+
+def promote(keys: QueueKeys, limit: int = 1000, *, now: float | None = None) -> Call[int]:
+    """Moves due jobs to their lines; answers how many."""
+    return _call("promote", keys, now, (limit,), (), lambda reply: int(reply[0]))
+
+
+def expire(keys: QueueKeys, limit: int = 200, *, now: float | None = None) -> Call[tuple[int, int, bool]]:
+    """Ends what expired: (jobs ended, results dropped, more)."""
+    return _call("expire", keys, now, (limit,), (), lambda r: (int(r[0]), int(r[1]), bool(r[2])))
+
+
+def trim(
+    keys: QueueKeys, limit: int = 500, squeeze: int = 0, *, now: float | None = None
+) -> Call[tuple[int, int, bool]]:
+    """Applies retention: (jobs dropped, stubs dropped, more). ``squeeze`` 1 to 4 drops early."""
+    return _call("trim", keys, now, (limit, squeeze), (), lambda r: (int(r[0]), int(r[1]), bool(r[2])))
+
+
+def rollup(keys: QueueKeys, *, now: float | None = None) -> Call[int]:
+    """Sums finished minutes of statistics into ten-minute hashes; answers how many were written."""
+    return _call("rollup", keys, now, (), (), int)
+
+
+# --- the operator's ---------------------------------------------------------------------------------
+
+
+def cancel(
+    keys: QueueKeys, ulids: Sequence[str], reason: str = "cancelled", *, now: float | None = None
+) -> Call[list[tuple[str, State | None]]]:
+    """Cancels, or asks running jobs to stop: (word, state of an ended job) each."""
+    return _call("cancel", keys, now, (reason,), ulids, _words_with_state)
+
+
+def _words_with_state(reply: Any) -> list[tuple[str, State | None]]:
+    return [
+        (_text(item[0]), State(_text(item[1]))) if isinstance(item, list) else (_text(item), None)
+        for item in reply
+    ]
+
+
+def retry(
+    keys: QueueKeys, jobs: Sequence[tuple[str, str]], *, now: float | None = None
+) -> Call[list[tuple[str, str | None]]]:
+    """Queues failed jobs (ulid, fence seen or '') again: (word, state or holder of the unique key)."""
+
+    def parse(reply: Any) -> list[tuple[str, str | None]]:
+        return [(_text(i[0]), _text(i[1])) if isinstance(i, list) else (_text(i), None) for i in reply]
+
+    return _call("retry", keys, now, (), [x for job in jobs for x in job], parse)
+
+
+def edit(
+    keys: QueueKeys,
+    edits: Sequence[tuple[str, int | None, int | None]],
+    *,
+    now: float | None = None,
+) -> Call[list[tuple[str, State | None]]]:
+    """Changes waiting jobs (ulid, priority, run_at_ms; None keeps): (word, state) each."""
+    items: list[Arg] = []
+    for ulid, priority, run_at_ms in edits:
+        if priority is not None:
+            check_priority(priority)
+        items += (ulid, "" if priority is None else priority, "" if run_at_ms is None else run_at_ms)
+    return _call("edit", keys, now, (), items, _words_with_state)
+
+
+def delete(
+    keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None
+) -> Call[list[tuple[str, State | None]]]:
+    """Drops ended jobs: (word, state) each."""
+    return _call("delete", keys, now, (), ulids, _words_with_state)
+
+
+def purge(
+    keys: QueueKeys,
+    states: Sequence[State],
+    *,
+    job_type: str = "",
+    limit: int = 500,
+    now: float | None = None,
+) -> Call[tuple[int, bool]]:
+    """Cancels a page of waiting jobs: (how many, more)."""
+    return _call("purge", keys, now, (limit, job_type), states, lambda r: (int(r[0]), bool(r[1])))
+
+
+SETTINGS: dict[str, tuple[int, int]] = {
+    "aging_ms": (0, AGING_MS_MAX),
+    "max_depth": (0, 1_000_000_000),
+    "dedup_seconds": (1, 604_800),
+    "dedup_max": (1000, 100_000_000),
+    "succeeded_seconds": (0, 31_536_000),
+    "succeeded_max": (0, 100_000_000),
+    "succeeded_bytes": (0, 1_000_000_000_000),
+    "failed_seconds": (0, 315_360_000),
+    "failed_max": (0, 100_000_000),
+    "failed_bytes": (0, 1_000_000_000_000),
+    "cancelled_seconds": (0, 31_536_000),
+    "cancelled_max": (0, 100_000_000),
+    "cancelled_bytes": (0, 1_000_000_000_000),
+}
+"""Whole-number settings of a queue and their ranges; ``paused`` and ``paused_types`` come besides."""
+
+
+def check_settings(changes: dict[str, Any]) -> dict[str, str]:
+    """Settings as they are stored; None clears one. Raises ``InvalidInput`` naming the setting."""
+    out: dict[str, str] = {}
+    for name, value in changes.items():
+        if value is None:
+            out[name] = ""
+        elif name == "paused":
+            if not isinstance(value, bool):
+                raise InvalidInput("paused must be true or false", field=name)
+            out[name] = "1" if value else ""
+        elif name == "paused_types":
+            if isinstance(value, str) or not isinstance(value, Iterable):
+                raise InvalidInput("paused_types must be a list of job types", field=name)
+            out[name] = " ".join(sorted({check_job_type(job_type) for job_type in value}))
+        elif name in SETTINGS:
+            low, high = SETTINGS[name]
+            if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+                raise InvalidInput(
+                    f"{name} must be a whole number from {low} to {high}, not {value!r}", field=name
+                )
+            out[name] = str(value)
+        else:
+            known = ", ".join(["paused", "paused_types", *SETTINGS])
+            raise InvalidInput(f"no setting {name!r}; there are {known}", field=name)
+    return out
+
+
+def configure(keys: QueueKeys, changes: dict[str, Any], *, now: float | None = None) -> Call[None]:
+    """Sets (or with None clears) settings of a queue, pause and resume among them."""
+    stored = check_settings(changes)
+    return _call("configure", keys, now, (), [x for pair in stored.items() for x in pair], lambda _: None)
+
+
+def listen(keys: QueueKeys, until_ms: int, *, now: float | None = None) -> Call[None]:
+    """Asks the scripts to write events until then."""
+    return _call("configure", keys, now, (), ("listen_until", until_ms), lambda _: None)
+
+
+def watch(keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None) -> Call[list[State | None]]:
+    """Asks that the end of jobs be published; answers their states now."""
+
+    def parse(reply: Any) -> list[State | None]:
+        return [State(_text(s)) if s else None for s in reply]
+
+    return _call("watch", keys, now, (), ulids, parse)
+
+
+# --- readers ----------------------------------------------------------------------------------------
+
+
+def counts(keys: QueueKeys, *, now: float | None = None) -> Call[QueueInfo]:
+    """One look at a queue; its cost grows with its waiting types and workers, not with its jobs."""
+
+    def parse(reply: Any) -> QueueInfo:
+        clock, pairs, types, settings = reply
+        return QueueInfo(
+            keys.queue,
+            float(clock),
+            {_text(pairs[i]): int(pairs[i + 1]) for i in range(0, len(pairs), 2)},
+            tuple(TypeDepth(_text(t[0]), int(t[1]), _optional_int(t[2])) for t in types),
+            {_text(settings[i]): _text(settings[i + 1]) for i in range(0, len(settings), 2)},
+        )
+
+    return _call("counts", keys, now, (), (), parse)
+
+
+def check(keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None) -> Call[list[tuple[str, str]]]:
+    """Findings (ulid, what is wrong) for ids that do not stand in the one place their state names."""
+
+    def parse(reply: Any) -> list[tuple[str, str]]:
+        return [(_text(reply[i]), _text(reply[i + 1])) for i in range(0, len(reply), 2)]
+
+    return _call("check", keys, now, (), ulids, parse)
+
+
+def delay_to_ms(seconds: float, field: str) -> int:
+    """Seconds given by a user as whole milliseconds. Raises ``InvalidInput`` for NaN, negative, bool."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
+        raise InvalidInput(f"{field} must be a number of seconds, not {seconds!r}", field=field)
+    if seconds < 0 or seconds * 1000 > TEN_YEARS_MS:
+        raise InvalidInput(f"{field} must be 0 to {TEN_YEARS_MS // 1000} seconds, not {seconds!r}", field=field)
+    return math.ceil(seconds * 1000)

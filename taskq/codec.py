@@ -1,0 +1,120 @@
+"""JSON that every language reads alike, or a clear refusal.
+
+Payloads and results travel as UTF-8 JSON text and pass Redis and Lua untouched. Refused here, before
+anything is stored: NaN and Infinity (no JSON), lone surrogates (no UTF-8), integers of more than 4,300
+digits, nesting deeper than 200 (readers' recursion limits differ), text over the size limit.
+Integers stay exact at any size; ``[]`` and ``{}`` stay what they are.
+"""
+
+import hashlib
+import json
+import math
+import re
+from typing import Any, NoReturn
+
+from taskq.errors import InvalidPayload, PayloadTooLarge
+
+MAX_DEPTH = 200
+MAX_BYTES = 1_048_576
+
+
+def dumps(value: Any, *, what: str = "payload", max_bytes: int = MAX_BYTES) -> bytes:
+    """``value`` as compact UTF-8 JSON.
+
+    ``what`` names the value in errors. Raises ``InvalidPayload`` (not JSON, NaN, surrogates, too deep)
+    or ``PayloadTooLarge``.
+    """
+    try:
+        text = _ENCODER.encode(value)
+        data = text.encode()
+    except RecursionError:
+        raise InvalidPayload(f"{what} is nested too deeply or contains itself", field=what) from None
+    except UnicodeEncodeError:
+        raise InvalidPayload(f"{what} holds a lone surrogate, which is not text", field=what) from None
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InvalidPayload(f"{what} is not JSON: {_reason(error)}", field=what) from None
+    _check_size(len(data), what, max_bytes)
+    # Depth can only pass the limit if there are more than that many brackets.
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(text, what)
+    return data
+
+
+def loads(data: bytes | str, *, what: str = "payload", max_bytes: int = MAX_BYTES) -> Any:
+    """The value of strict JSON text; raises like ``dumps``."""
+    _check_size(len(data), what, max_bytes)
+    try:
+        text = data.decode() if isinstance(data, bytes) else data
+        if text.count("[") + text.count("{") > MAX_DEPTH:
+            _check_depth(text, what)
+        value = _DECODER.decode(text)
+        # A lone surrogate can only come from an escape, or from a str that holds one already.
+        if _SURROGATE_ESCAPE.search(text):
+            _ENCODER.encode(value).encode()
+        if isinstance(data, str):
+            data.encode()
+    except UnicodeDecodeError:
+        raise InvalidPayload(f"{what} is not UTF-8", field=what) from None
+    except UnicodeEncodeError:
+        raise InvalidPayload(f"{what} holds a lone surrogate, which is not text", field=what) from None
+    except RecursionError:
+        raise InvalidPayload(f"{what} is nested too deeply", field=what) from None
+    except ValueError as error:
+        raise InvalidPayload(f"{what} is not JSON: {_reason(error)}", field=what) from None
+    return value
+
+
+def digest(*parts: bytes) -> str:
+    """A short fingerprint of a submission, to tell a repeat from another use of its key."""
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "big"))
+        hashed.update(part)
+    return hashed.hexdigest()[:32]
+
+
+def _check_size(size: int, what: str, max_bytes: int) -> None:
+    if size > max_bytes:
+        raise PayloadTooLarge(f"{what} is {size} bytes, the limit is {max_bytes}", field=what)
+
+
+def _check_depth(text: str, what: str) -> None:
+    """Counts brackets outside strings: linear, and without recursion."""
+    depth, in_string, escaped = 0, False, False
+    for char in text:
+        if in_string:
+            if escaped:
+                escaped = False
+            elif char == "\\":
+                escaped = True
+            elif char == '"':
+                in_string = False
+        elif char == '"':
+            in_string = True
+        elif char in "[{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise InvalidPayload(f"{what} is nested deeper than {MAX_DEPTH}", field=what)
+        elif char in "]}":
+            depth -= 1
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    return text if len(text) <= 200 else text[:197] + "..."
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:40]} is out of the range of a double")
+    return value
+
+
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)

@@ -1,0 +1,151 @@
+"""The only place outside the scripts that spells a Redis key.
+
+All keys of a queue share the hash tag ``{queue}``, so that every transition touches one cluster slot.
+Everything is plain text that redis-cli shows. Under ``<namespace>:{<queue>}:``
+
+=====================  ======  =============================  ==========================================
+key                    type    holds (score)                  goes when
+=====================  ======  =============================  ==========================================
+job:<ulid>             hash    the job                        trimmed or deleted after it ended
+history:<ulid>         list    JSON line per unusual event    with its job
+log:<ulid>             list    log lines of the job           with its job
+ready:<type>           zset    ulid (age-adjusted priority)   empty
+lines                  set     types with waiting jobs        empty
+scheduled, retrying    zset    ulid (due, ms)                 empty
+blocked                zset    ulid (creation, ms)            empty
+processing:<worker>    list    ulids claimed, oldest first    empty
+leases                 zset    worker (lease expiry, ms)      reaped or run out over an empty list
+holders                hash    worker -> "call count lease"   with the worker's lease
+dead                   zset    worker (time of death, ms)     an hour old and list empty
+cancelling             set     running ulids asked to stop    left by every exit from running
+succeeded, failed,     zset    ulid (finish, ms)              retention: age, count, bytes
+cancelled
+stubs:<state>          zset    ulid (finish, ms)              dedup_seconds, dedup_max
+expiring               zset    ulid (expiry, ms)              with its job
+unique:<key>           string  ulid that holds the key        the job ended
+wake:<type>            list    wake tokens, at most 64        TTL, or the line is empty
+control:<worker>       list    nudges to beat now             TTL
+config                 hash    settings of the queue          never
+ticks                  hash    janitor's clocks and marks     never
+totals                 hash    bytes of big ended jobs        never
+stats:<minute>         hash    counters and histograms        TTL 3 h
+stats10:<minute>       hash    ten-minute sums                TTL 48 h
+events                 stream  transitions while watched      capped at 10,000 entries
+quarantine             hash    broken item -> reason (JSON)   doctor
+=====================  ======  =============================  ==========================================
+
+Outside the queues: ``<namespace>:queues`` (set of names, never deleted), ``<namespace>:worker:<id>``
+(hash, TTL: what a worker process tells about itself), ``<namespace>:workers`` (zset, id by last sight),
+``<namespace>:types`` (hash: job type -> JSON that workers publish).
+"""
+
+from dataclasses import dataclass
+
+from taskq.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKeys:
+    """Key names of one queue."""
+
+    namespace: str
+    queue: str
+
+    @property
+    def prefix(self) -> str:
+        return f"{self.namespace}:{{{self.queue}}}:"
+
+    @property
+    def config(self) -> str:
+        return self.prefix + "config"
+
+    @property
+    def ticks(self) -> str:
+        return self.prefix + "ticks"
+
+    @property
+    def events(self) -> str:
+        return self.prefix + "events"
+
+    @property
+    def lines(self) -> str:
+        return self.prefix + "lines"
+
+    @property
+    def holders(self) -> str:
+        return self.prefix + "holders"
+
+    @property
+    def leases(self) -> str:
+        return self.prefix + "leases"
+
+    @property
+    def dead(self) -> str:
+        return self.prefix + "dead"
+
+    @property
+    def quarantine(self) -> str:
+        return self.prefix + "quarantine"
+
+    def job(self, ulid: str) -> str:
+        return f"{self.prefix}job:{ulid}"
+
+    def history(self, ulid: str) -> str:
+        return f"{self.prefix}history:{ulid}"
+
+    def log(self, ulid: str) -> str:
+        return f"{self.prefix}log:{ulid}"
+
+    def ready(self, job_type: str) -> str:
+        return f"{self.prefix}ready:{job_type}"
+
+    def processing(self, worker: str) -> str:
+        return f"{self.prefix}processing:{worker}"
+
+    def wake(self, job_type: str) -> str:
+        return f"{self.prefix}wake:{job_type}"
+
+    def control(self, worker: str) -> str:
+        return f"{self.prefix}control:{worker}"
+
+    def state(self, state: State) -> str:
+        """The sorted set of a state other than queued and running."""
+        return self.prefix + state.value
+
+    def stubs(self, state: State) -> str:
+        return f"{self.prefix}stubs:{state.value}"
+
+    def stats(self, minute: int) -> str:
+        return f"{self.prefix}stats:{minute}"
+
+    def stats10(self, minute: int) -> str:
+        return f"{self.prefix}stats10:{minute}"
+
+    def done_channel(self, ulid: str) -> str:
+        """Pub/sub channel on which the end of a watched job is said."""
+        return f"{self.prefix}done:{ulid}"
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Key names of a namespace."""
+
+    namespace: str = "taskq"
+
+    def queue(self, queue: str) -> QueueKeys:
+        return QueueKeys(self.namespace, queue)
+
+    @property
+    def queues(self) -> str:
+        return f"{self.namespace}:queues"
+
+    @property
+    def workers(self) -> str:
+        return f"{self.namespace}:workers"
+
+    def worker(self, worker: str) -> str:
+        return f"{self.namespace}:worker:{worker}"
+
+    @property
+    def types(self) -> str:
+        return f"{self.namespace}:types"

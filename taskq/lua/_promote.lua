@@ -1,0 +1,36 @@
+-- Moves what is due to its line, at most `limit` of each set; answers the next due time or nil.
+local function due_of(name, limit)
+  local key = prefix .. name
+  local head = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
+  if head.err or not head[1] then return nil, 0 end
+  if tonumber(head[2]) > NOW then return tonumber(head[2]), 0 end
+  local due = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, limit)
+  local gone, moved = {}, {}
+  for i = 1, #due, 2 do
+    local id, at = due[i], tonumber(due[i + 1])
+    local job, why = read_job(id)
+    if not job then
+      gone[#gone + 1] = id
+      if why == 'WRONGTYPE' then quarantine(id, name, 'not a hash') else quarantine(id, name, 'no job') end
+    elseif job.state ~= name then
+      gone[#gone + 1] = id
+    elseif line_depth(job.type) then
+      gone[#gone + 1] = id
+      moved[#moved + 1] = id
+      redis.call('HSET', prefix .. 'job:' .. id, 'state', 'queued', 'eligible_at', int_text(math.floor(at)))
+      line_add(job.type, id, line_score(at, job.priority))
+    end
+  end
+  if #gone > 0 then bulk('ZREM', key, gone) end
+  tell('queued', moved)
+  local next_head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return tonumber(next_head[2]), #moved
+end
+local function promote(limit)
+  local scheduled, n = due_of('scheduled', limit)
+  local retrying, m = due_of('retrying', limit)
+  flush_lines()
+  local due = scheduled
+  if retrying and (not due or retrying < due) then due = retrying end
+  return due, n + m
+end

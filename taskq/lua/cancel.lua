@@ -1,0 +1,61 @@
+#!lua flags=allow-oom
+-- cancel: scheduled | blocked | queued | retrying -> cancelled
+-- A running job is asked to stop: the wish stands in the job and in `cancelling`, wins over retry and
+-- recovery, and a nudge makes its worker look now. An ended job answers its state.
+-- KEYS   prefix       <namespace>:{queue}:
+-- ARGV   now          ms      '' for the server's clock
+-- ARGV   reason       str     a word kept with the job
+-- ITEMS  item         id str
+-- REPLY  per item     CANCELLED | CANCELLING | ENDED | NOT_FOUND | BROKEN
+-- @include _clock _config _stats _bulk _history _lines _job _close _trim
+local replies, told = {}, {}
+local ended = 0
+local STUBS = { 'succeeded', 'failed', 'cancelled' }
+for i = 1, item_count do
+  local id = item(i)
+  local job, why = read_job(id)
+  if not job then
+    replies[i] = why == 'MISSING' and 'NOT_FOUND' or 'BROKEN'
+    for j = 1, 3 do
+      if tonumber(redis.pcall('ZSCORE', prefix .. 'stubs:' .. STUBS[j], id) or nil) then replies[i] = { 'ENDED', STUBS[j] } end
+    end
+  elseif closed[job.state] then
+    replies[i] = { 'ENDED', job.state }
+  elseif job.state == 'running' then
+    local set = redis.pcall('SADD', prefix .. 'cancelling', id)
+    if type(set) ~= 'number' then
+      replies[i] = 'BROKEN'
+    else
+      if not job.cancel then history(id, 'cancel asked') end
+      redis.call('HSET', prefix .. 'job:' .. id, 'cancel', reason)
+      local control = prefix .. 'control:' .. (job.worker or '')
+      if redis.pcall('LLEN', control) == 0 then
+        redis.call('LPUSH', control, 'beat')
+        redis.call('EXPIRE', control, 60)
+      end
+      replies[i] = 'CANCELLING'
+      told[#told + 1] = id
+    end
+  else
+    local line = job.state == 'queued' and 'ready:' .. job.type or job.state
+    if not (can_close('cancelled') and readable_zset(line)) then
+      replies[i] = 'BROKEN'
+    else
+      redis.call('ZREM', prefix .. line, id)
+      if job.state == 'queued' then line_taken(job.type) end
+      history(id, 'cancelled')
+      close(id, job, 'cancelled', { 'reason', reason })
+      replies[i] = 'CANCELLED'
+      ended = ended + 1
+      told[#told + 1] = id
+    end
+  end
+end
+flush_closed()
+if ended > 0 then
+  trim('cancelled', ended + 1, false)
+  trim_stubs('cancelled', ended + 1)
+end
+flush_stats()
+tell('cancelled', told)
+return replies

@@ -1,0 +1,185 @@
+#!lua flags=allow-oom
+-- claim: queued -> running
+-- Takes up to `most` jobs, lowest score first, over the lines of the caller's types, under a new fence
+-- each and one lease. `call` numbers the worker's claims: the same number again answers the same jobs, a
+-- lower one is refused, so a claim whose answer was lost can be repeated. A worker marked dead gets
+-- nothing. most = 0 only looks. What has expired is failed instead of run.
+-- KEYS   prefix       <namespace>:{queue}:
+-- ARGV   now          ms      '' for the server's clock
+-- ARGV   worker       str
+-- ARGV   call         int
+-- ARGV   most         int
+-- ARGV   upper        str     no job with a higher score, the first one excepted; '' for none
+-- ARGV   lease_ms     int
+-- ARGV   max_bytes    int     stop before the payloads pass this, the first job excepted
+-- ARGV   protocol     int     version of the worker's side of the protocol
+-- ITEMS  known_type   job_type str
+-- REPLY  OK | LOST | STALE | TOO_OLD | BROKEN_KEY
+-- @include _clock _config _stats _bulk _history _lines _job _close _promote
+if CONFIG[6] and tonumber(CONFIG[6]) > protocol then return { 'TOO_OLD', CONFIG[6] } end
+local death = redis.pcall('ZSCORE', prefix .. 'dead', worker)
+if death then
+  if type(death) == 'table' then return { 'BROKEN_KEY', 'dead' } end
+  return { 'LOST' }
+end
+local list = prefix .. 'processing:' .. worker
+local holder = redis.pcall('HGET', prefix .. 'holders', worker)
+if type(holder) == 'table' then return { 'BROKEN_KEY', 'holders' } end
+local length = redis.pcall('LLEN', list)
+if type(length) ~= 'number' then return { 'BROKEN_KEY', 'processing' } end
+
+local FIELDS = { 'state', 'payload', 'fence', 'attempts', 'failures', 'crashes', 'lost', 'max_attempts',
+  'timeout_ms', 'expires_at', 'created_at', 'priority', 'result_ttl_ms', 'type', 'worker', 'call' }
+local function read(id) return redis.pcall('HMGET', prefix .. 'job:' .. id, unpack(FIELDS)) end
+local function answer(id, fence, attempts, v)
+  return { id, fence, v[14], v[2] or '', attempts, v[5] or '0', v[6] or '0', v[7] or '0', v[8] or '',
+    v[9] or '', v[11] or '0', v[12] or '0', v[13] or '' }
+end
+
+local last_call, last_count = 0, 0
+if holder then
+  local a, b = string.match(holder, '^(%d+) (%d+)')
+  last_call, last_count = tonumber(a or 0), tonumber(b or 0)
+end
+if most > 0 and call < last_call then return { 'STALE' } end
+if most > 0 and call == last_call then
+  local jobs = {}
+  for _, id in ipairs(last_count > 0 and redis.call('LRANGE', list, -last_count, -1) or {}) do
+    local v = read(id)
+    if not v.err and v[1] == 'running' and v[15] == worker and tonumber(v[16]) == call then
+      jobs[#jobs + 1] = answer(id, v[3], v[4], v)
+    end
+  end
+  return { 'OK', exact(NOW), '', '', 1, jobs }
+end
+
+local due = promote(math.max(200, 4 * most))
+
+-- The lines that may be served, each with a small buffer of its head, refilled as it is eaten.
+local paused = {}
+for name in string.gmatch(CONFIG[3] or '', '[^ ]+') do paused[name] = true end
+local fronts, by_type = {}, {}
+if not PAUSED and known_type_count > 0 then
+  local wanted = {}
+  for i = 1, known_type_count do
+    local name = known_type(i)
+    if not paused[name] then wanted[#wanted + 1] = name end
+  end
+  local waiting = #wanted > 0 and redis.pcall('SMISMEMBER', prefix .. 'lines', unpack(wanted)) or {}
+  local active = {}
+  for i = 1, #wanted do if waiting[i] == 1 then active[#active + 1] = wanted[i] end end
+  local chunk = math.max(1, math.ceil(most / math.max(1, #active)))
+  if chunk < 8 and #active < 8 then chunk = math.max(1, math.min(most, 8)) end
+  for i = 1, #active do
+    local head = redis.pcall('ZRANGE', prefix .. 'ready:' .. active[i], 0, chunk - 1, 'WITHSCORES')
+    if head.err then
+      count('broken_line', 1)
+    elseif #head == 0 then
+      line_taken(active[i])
+    else
+      local front = { type = active[i], buffer = head, at = 1, score = tonumber(head[2]), read = #head / 2,
+        chunk = chunk, ends = #head < 2 * chunk, gone = {}, stale = 0 }
+      fronts[#fronts + 1] = front
+    end
+  end
+end
+
+-- A binary heap of the lines by the score of their head, so that a claim over T lines costs n log T.
+local function sift(i)
+  local n = #fronts
+  while true do
+    local least, left = i, 2 * i
+    if left <= n and fronts[left].score < fronts[least].score then least = left end
+    if left + 1 <= n and fronts[left + 1].score < fronts[least].score then least = left + 1 end
+    if least == i then return end
+    fronts[i], fronts[least] = fronts[least], fronts[i]
+    i = least
+  end
+end
+for i = math.floor(#fronts / 2), 1, -1 do sift(i) end
+local touched = {}
+local function advance(front)
+  front.at = front.at + 2
+  if front.at > #front.buffer then
+    if not front.ends then
+      -- Ids taken so far still stand in the line: they are removed together at the end.
+      local from = front.read
+      front.buffer = redis.call('ZRANGE', prefix .. 'ready:' .. front.type, from, from + front.chunk - 1, 'WITHSCORES')
+      front.at, front.ends = 1, #front.buffer < 2 * front.chunk
+      front.read = from + #front.buffer / 2
+    end
+    if front.at > #front.buffer then
+      fronts[1] = fronts[#fronts]
+      fronts[#fronts] = nil
+      front.empty = true
+      if #fronts > 0 then sift(1) end
+      return
+    end
+  end
+  front.score = tonumber(front.buffer[front.at + 1])
+  sift(1)
+end
+
+local limit = tonumber(upper)
+local taken, jobs, bytes, seen = {}, {}, 0, 0
+while #jobs < most and #fronts > 0 and seen < most + 200 do
+  local front = fronts[1]
+  if #jobs > 0 and limit and front.score > limit then break end
+  local id, job_type, score = front.buffer[front.at], front.type, front.buffer[front.at + 1]
+  local v = read(id)
+  local take, drop = false, false
+  if v.err then
+    quarantine(id, 'ready:' .. job_type, 'not a hash')
+    drop = true
+  elseif not v[1] then
+    quarantine(id, 'ready:' .. job_type, 'no job')
+    drop = true
+  elseif v[1] ~= 'queued' or v[14] ~= job_type then
+    count('misplaced', 1)
+    drop = true
+  elseif v[10] and tonumber(v[10]) <= NOW then
+    local job = read_job(id)
+    if can_close('failed') then
+      history(id, 'expired')
+      close(id, job, 'failed', { 'reason', 'expired', 'error',
+        '{"type":"Expired","message":"expired before a worker took it"}' })
+      drop = true
+    else
+      break
+    end
+  elseif #jobs > 0 and bytes + #(v[2] or '') > max_bytes then
+    break
+  else
+    take = true
+  end
+  if not touched[job_type] then touched[job_type] = front end
+  front.gone[#front.gone + 1] = id
+  seen = seen + 1
+  if take then
+    local fence = math.max(tonumber(v[3] or 0) + 1, NOW_MS)
+    local attempts = tonumber(v[4] or 0) + 1
+    bytes = bytes + #(v[2] or '')
+    taken[#taken + 1] = id
+    jobs[#jobs + 1] = answer(id, int_text(fence), int_text(attempts), v)
+    redis.call('HSET', prefix .. 'job:' .. id, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
+      'attempts', attempts, 'started_at', NOW_MS, 'score', score)
+  end
+  advance(front)
+end
+for job_type, front in pairs(touched) do
+  bulk('ZREM', prefix .. 'ready:' .. job_type, front.gone)
+  if front.empty then line_taken(job_type) end
+end
+if most > 0 then
+  -- A call that took nothing is numbered too: its late repeat must not take jobs that nobody waits for.
+  if #taken > 0 then bulk('RPUSH', list, taken) end
+  if #taken > 0 or holder then
+    redis.call('HSET', prefix .. 'holders', worker, call .. ' ' .. #taken .. ' ' .. lease_ms)
+  end
+  if #taken > 0 then redis.call('ZADD', prefix .. 'leases', NOW + lease_ms, worker) end
+end
+flush_closed()
+flush_stats()
+tell('running', taken)
+local head = fronts[1]
+return { 'OK', exact(NOW), head and exact(head.score) or '', due and exact(due) or '', 0, jobs }

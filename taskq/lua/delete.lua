@@ -1,0 +1,30 @@
+#!lua flags=allow-oom
+-- delete: succeeded | failed | cancelled -> (gone)
+-- Drops ended jobs now; their stubs stay, so that a late repeat of a submission is still recognised.
+-- KEYS   prefix       <namespace>:{queue}:
+-- ARGV   now          ms      '' for the server's clock
+-- ITEMS  item         id str
+-- REPLY  per item     DELETED | WRONG_STATE | NOT_FOUND | BROKEN
+-- @include _clock _config _stats _bulk _job _trim
+local replies = {}
+for i = 1, item_count do
+  local id = item(i)
+  local job, why = read_job(id)
+  if not job then
+    replies[i] = why == 'MISSING' and 'NOT_FOUND' or 'BROKEN'
+  elseif not RETENTION[job.state] then
+    replies[i] = { 'WRONG_STATE', job.state }
+  else
+    local finished = redis.pcall('ZSCORE', prefix .. job.state, id)
+    if type(finished) ~= 'string' then
+      replies[i] = 'NOT_FOUND'
+    else
+      strip(job.state, id, tonumber(finished), 1, NOW)
+      redis.call('ZREM', prefix .. job.state, id)
+      redis.pcall('ZREM', prefix .. 'expiring', id)
+      if readable_zset('stubs:' .. job.state) then redis.call('ZADD', prefix .. 'stubs:' .. job.state, finished, id) end
+      replies[i] = 'DELETED'
+    end
+  end
+end
+return replies

@@ -1,0 +1,140 @@
+#!lua
+-- enqueue: (new) -> queued | scheduled
+-- Stores jobs and puts them in line. An id that is known already answers its state and changes nothing,
+-- so a submission may be repeated for as long as the job or its stub is kept. Carries no allow-oom: with
+-- memory full it is refused before its first write.
+-- KEYS   prefix       <namespace>:{queue}:
+-- ARGV   now          ms      '' for the server's clock
+-- ITEMS  item         id str, job_type str, payload bytes, priority int, options json
+-- REPLY  per item     QUEUED | SCHEDULED | EXISTS | CONFLICT | UNIQUE | FULL | TOO_MANY_TYPES | EXPIRED | BROKEN_KEY
+-- @include _clock _config _stats _bulk _lines
+local ENDED = { 'succeeded', 'failed', 'cancelled' }
+local max_depth, depth = tonumber(CONFIG[4] or 0), 0
+if max_depth > 0 then
+  local types = redis.pcall('SMEMBERS', prefix .. 'lines')
+  for i = 1, #types do depth = depth + (line_depth(types[i]) or 0) end
+  for _, name in ipairs({ 'scheduled', 'retrying', 'blocked' }) do
+    local n = redis.pcall('ZCARD', prefix .. name)
+    if type(n) == 'number' then depth = depth + n end
+  end
+end
+
+-- Whether the id is known: its state, or nil; false where the key is not a hash.
+local function known(id, options)
+  local v = redis.pcall('HMGET', prefix .. 'job:' .. id, 'state', 'digest')
+  if v.err then return false end
+  if v[1] then return v[1], v[2] end
+  -- Only a repeat, or an id made from a key, can meet a stub: a fresh ULID is new by construction.
+  if options.check then
+    for i = 1, 3 do
+      if tonumber(redis.pcall('ZSCORE', prefix .. 'stubs:' .. ENDED[i], id) or nil) then return ENDED[i] end
+    end
+  end
+  return nil
+end
+
+local types_full
+local function type_allowed(job_type, have)
+  if have > 0 then return true end
+  if types_full == nil then
+    local n = redis.pcall('SCARD', prefix .. 'lines')
+    if type(n) ~= 'number' then return false end
+    types_full = n >= 1000
+  end
+  return not types_full or redis.call('SISMEMBER', prefix .. 'lines', job_type) == 1
+end
+
+-- The live holder of a unique key, or nil. A lock whose holder is gone or over is stale: taken over.
+local function unique_holder(key)
+  local holder = redis.pcall('GET', key)
+  if type(holder) ~= 'string' then return holder and false or nil end
+  local state = redis.pcall('HGET', prefix .. 'job:' .. holder, 'state')
+  if type(state) ~= 'string' then return nil end
+  for i = 1, 3 do if state == ENDED[i] then return nil end end
+  return holder
+end
+
+local queued_ids, scheduled_ids, scheduled_adds = {}, {}, {}
+local function store(i, id, job_type, payload, priority, options)
+  local state, digest = known(id, options)
+  if state == false then return 'BROKEN_KEY' end
+  if state then
+    if options.digest and digest and digest ~= options.digest then return 'CONFLICT' end
+    return { 'EXISTS', state }
+  end
+  local have = line_depth(job_type)
+  if not have then return 'BROKEN_KEY' end
+  if not type_allowed(job_type, have) then return types_full and 'TOO_MANY_TYPES' or 'BROKEN_KEY' end
+  if max_depth > 0 and depth >= max_depth then return 'FULL' end
+  local at = NOW + (i - 1) / 2048
+  local due = options.run_at_ms
+  if options.delay_ms then due = NOW + options.delay_ms end
+  if due then due = due + (i - 1) / 2048 end
+  local expires = options.expires_ms and math.floor(at + options.expires_ms)
+  if options.expires_at_ms then expires = options.expires_at_ms end
+  if expires and expires <= NOW then return 'EXPIRED' end
+  local later = due and due > NOW
+  if later and not readable_zset('scheduled') then return 'BROKEN_KEY' end
+  if expires and not readable_zset('expiring') then return 'BROKEN_KEY' end
+  if options.unique then
+    local holder = unique_holder(prefix .. 'unique:' .. options.unique)
+    if holder == false then return 'BROKEN_KEY' end
+    if holder then return { 'UNIQUE', holder } end
+    redis.call('SET', prefix .. 'unique:' .. options.unique, id)
+  end
+  local fields = { 'state', later and 'scheduled' or 'queued', 'type', job_type, 'payload', payload,
+    'created_at', NOW_MS }
+  local function set(name, value)
+    if value then
+      fields[#fields + 1] = name
+      fields[#fields + 1] = value
+    end
+  end
+  if priority ~= 0 then set('priority', priority) end
+  if next(options) then
+    if later then set('eligible_at', math.floor(due)) end
+    set('expires_at', expires)
+    set('unique', options.unique)
+    set('digest', options.digest)
+    set('max_attempts', options.max_attempts)
+    set('timeout_ms', options.timeout_ms)
+    set('result_ttl_ms', options.result_ttl_ms)
+    set('retried_from', options.retried_from)
+    if options.keep_payload then set('keep_payload', '1') end
+  end
+  redis.call('HSET', prefix .. 'job:' .. id, unpack(fields))
+  if expires then redis.call('ZADD', prefix .. 'expiring', expires, id) end
+  depth = depth + 1
+  if later then
+    scheduled_adds[#scheduled_adds + 1] = due
+    scheduled_adds[#scheduled_adds + 1] = id
+    scheduled_ids[#scheduled_ids + 1] = id
+    return 'SCHEDULED'
+  end
+  line_add(job_type, id, line_score(at, priority))
+  queued_ids[#queued_ids + 1] = id
+  return 'QUEUED'
+end
+
+local NONE, replies = {}, {}
+for i = 1, item_count do
+  local id, job_type, payload, priority, options = item(i)
+  replies[i] = store(i, id, job_type, payload, priority, options == '' and NONE or cjson.decode(options))
+end
+flush_lines()
+if #scheduled_adds > 0 then
+  local head = redis.call('ZRANGE', prefix .. 'scheduled', 0, 0, 'WITHSCORES')
+  bulk('ZADD', prefix .. 'scheduled', scheduled_adds)
+  -- A new earliest due time must reach workers that sleep until the old one.
+  local first = redis.call('ZRANGE', prefix .. 'scheduled', 0, 0)[1]
+  if first ~= head[1] then
+    local job_type = redis.call('HGET', prefix .. 'job:' .. first, 'type')
+    if job_type then wake(job_type, 1) end
+  end
+end
+local stored = #queued_ids + #scheduled_ids
+if stored > 0 then count('enqueued', stored) end
+flush_stats()
+tell('queued', queued_ids)
+tell('scheduled', scheduled_ids)
+return replies

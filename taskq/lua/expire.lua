@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- expire: scheduled | queued | retrying -> failed
+-- Ends waiting jobs whose `expires` has come, and drops results whose own time to live is over.
+-- KEYS   prefix       <namespace>:{queue}:
+-- ARGV   now          ms      '' for the server's clock
+-- ARGV   limit        int     jobs at most
+-- REPLY  jobs ended, results dropped, more (0 or 1)
+-- @include _clock _config _stats _bulk _history _lines _job _close _trim
+if not readable_zset('expiring') then return redis.error_reply('BROKEN_KEY expiring') end
+local due = redis.call('ZRANGEBYSCORE', prefix .. 'expiring', '-inf', NOW, 'LIMIT', 0, limit)
+local gone, ended, dropped, told = {}, 0, 0, {}
+for i = 1, #due do
+  local id = due[i]
+  local job = read_job(id)
+  if not job then
+    gone[#gone + 1] = id
+  elseif closed[job.state] then
+    gone[#gone + 1] = id
+    local finished = redis.pcall('ZSCORE', prefix .. job.state, id)
+    if type(finished) == 'string' then
+      strip(job.state, id, tonumber(finished), 1, NOW)
+      redis.call('ZREM', prefix .. job.state, id)
+      if readable_zset('stubs:' .. job.state) then redis.call('ZADD', prefix .. 'stubs:' .. job.state, finished, id) end
+      dropped = dropped + 1
+    end
+  elseif job.state == 'running' then
+    -- Its run decides; should it come back into a line, this is looked at again.
+    redis.call('ZADD', prefix .. 'expiring', NOW + 60000, id)
+  else
+    local line = job.state == 'queued' and 'ready:' .. job.type or job.state
+    if can_close('failed') and readable_zset(line) then
+      gone[#gone + 1] = id
+      redis.call('ZREM', prefix .. line, id)
+      if job.state == 'queued' then line_taken(job.type) end
+      history(id, 'expired')
+      close(id, job, 'failed', { 'reason', 'expired', 'error',
+        '{"type":"Expired","message":"expired before a worker took it"}' })
+      ended = ended + 1
+      told[#told + 1] = id
+    end
+  end
+end
+if #gone > 0 then bulk('ZREM', prefix .. 'expiring', gone) end
+flush_closed()
+if ended > 0 then trim('failed', ended + 1, false) end
+flush_stats()
+tell('failed', told)
+return { ended, dropped, #due == limit and 1 or 0 }

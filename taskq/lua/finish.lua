@@ -1,0 +1,83 @@
+#!lua flags=allow-oom
+-- finish: running -> succeeded
+-- The lease holder reports results; for an item that is no longer its own nothing changes and the answer
+-- says why. The same report again answers OK. Trims about as many old jobs as it ends.
+-- KEYS   prefix       <namespace>:{queue}:
+-- ARGV   now          ms      '' for the server's clock
+-- ARGV   worker       str
+-- ITEMS  item         id str, fence str, result bytes, ttl_ms str, keep flag
+-- REPLY  per item     OK | STALE | WRONG_STATE | GONE | BROKEN
+-- REPLY  whole        BROKEN_KEY
+-- @include _clock _config _stats _bulk _trim
+local list = prefix .. 'processing:' .. worker
+if type(redis.pcall('LLEN', list)) ~= 'number' then return redis.error_reply('BROKEN_KEY processing') end
+if not readable_zset('succeeded') then return redis.error_reply('BROKEN_KEY succeeded') end
+local replies, adds, done, stubs = {}, {}, {}, {}
+for i = 1, item_count do
+  local id, fence, result, ttl_ms, keep = item(i)
+  local key = prefix .. 'job:' .. id
+  local v = redis.pcall('HMGET', key, 'state', 'worker', 'fence', 'type', 'started_at', 'eligible_at', 'created_at',
+    'unique', 'expires_at', 'watched', 'cancel', 'digest', 'result_ttl_ms', 'keep_payload')
+  if v.err then
+    replies[i] = 'BROKEN'
+  elseif not v[1] then
+    local gone = tonumber(redis.pcall('ZSCORE', prefix .. 'stubs:succeeded', id) or nil)
+    replies[i] = gone and 'OK' or 'GONE'
+  elseif v[3] ~= fence or v[2] ~= worker then
+    replies[i] = (v[1] == 'succeeded' and v[3] == fence) and 'OK' or 'STALE'
+  elseif v[1] ~= 'running' then
+    replies[i] = v[1] == 'succeeded' and 'OK' or 'WRONG_STATE'
+  else
+    replies[i] = 'OK'
+    done[#done + 1] = id
+    redis.call('LREM', list, 1, id)
+    local ttl = tonumber(v[13] or ttl_ms)
+    if v[8] and redis.pcall('GET', prefix .. 'unique:' .. v[8]) == id then
+      redis.call('DEL', prefix .. 'unique:' .. v[8])
+    end
+    if v[9] then redis.pcall('ZREM', prefix .. 'expiring', id) end
+    if v[11] then redis.pcall('SREM', prefix .. 'cancelling', id) end
+    local job_type = v[4] or ''
+    count('succeeded:' .. job_type, 1)
+    count_duration('run', job_type, NOW - tonumber(v[5] or NOW))
+    count_duration('wait', job_type, tonumber(v[5] or NOW) - tonumber(v[6] or v[7] or NOW))
+    if ttl == 0 then
+      stubs[#stubs + 1] = NOW
+      stubs[#stubs + 1] = id
+      redis.call('DEL', key, prefix .. 'history:' .. id, prefix .. 'log:' .. id)
+      if v[12] then
+        redis.call('HSET', key, 'state', 'succeeded', 'finished_at', NOW_MS, 'digest', v[12], 'fence', fence, 'stub', '1')
+      end
+    else
+      local fields = { 'state', 'succeeded', 'finished_at', NOW_MS }
+      if result ~= 'null' then
+        fields[5], fields[6] = 'result', result
+      end
+      local size = #result
+      if size > 1024 then
+        fields[#fields + 1], fields[#fields + 2] = 'size', size
+        redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:succeeded', size)
+      end
+      if size > 1024 or v[12] then redis.pcall('HINCRBY', prefix .. 'totals', 'marked:succeeded', 1) end
+      redis.call('HSET', key, unpack(fields))
+      if keep or v[14] then
+        redis.call('HDEL', key, 'score', 'call', 'cancel', 'error')
+      else
+        redis.call('HDEL', key, 'payload', 'score', 'call', 'cancel', 'error')
+      end
+      adds[#adds + 1] = NOW
+      adds[#adds + 1] = id
+      if ttl then redis.pcall('ZADD', prefix .. 'expiring', NOW + ttl, id) end
+    end
+    if v[10] then redis.call('PUBLISH', prefix .. 'done:' .. id, 'succeeded') end
+  end
+end
+if #adds > 0 then
+  bulk('ZADD', prefix .. 'succeeded', adds)
+  trim('succeeded', #adds / 2 + 1, false)
+end
+if #stubs > 0 and readable_zset('stubs:succeeded') then bulk('ZADD', prefix .. 'stubs:succeeded', stubs) end
+if #done > 0 then trim_stubs('succeeded', #done + 1) end
+flush_stats()
+tell('succeeded', done)
+return replies

@@ -1,0 +1,24 @@
+#!lua flags=allow-oom
+-- progress: how far a running job is
+-- Moves no job; refused, without creating a key, once the run is over or no longer the caller's.
+-- KEYS   prefix       <namespace>:{queue}:
+-- ARGV   now          ms      '' for the server's clock
+-- ARGV   worker       str
+-- ITEMS  item         id str, fence str, progress json
+-- REPLY  per item     OK | STALE
+-- @include _clock _config _stats
+local replies, told = {}, {}
+for i = 1, item_count do
+  local id, fence, progress = item(i)
+  local key = prefix .. 'job:' .. id
+  local v = redis.pcall('HMGET', key, 'state', 'worker', 'fence')
+  if v.err or v[1] ~= 'running' or v[2] ~= worker or v[3] ~= fence then
+    replies[i] = 'STALE'
+  else
+    redis.call('HSET', key, 'progress', progress)
+    replies[i] = 'OK'
+    told[#told + 1] = id
+  end
+end
+tell('progress', told)
+return replies

@@ -1,0 +1,155 @@
+#!lua flags=allow-oom
+-- reap: running -> queued | failed | cancelled
+-- Takes the jobs of dead workers back: those named as targets (a supervisor saw them die), else those
+-- whose lease ran out. The worker is marked dead before its first job moves, so nothing it still sends
+-- counts. Its lease stays, at score 0, until its list is empty: a page that did not finish goes on first.
+-- Amnesty: when Redis itself was away nobody could renew. A caller that saw an outage asks for it; it is
+-- granted once per `beat_at`, and only if no heartbeat of anybody came for 1.5 beats.
+-- KEYS   prefix       <namespace>:{queue}:
+-- ARGV   now          ms      '' for the server's clock
+-- ARGV   limit        int     jobs at most
+-- ARGV   lease_ms     int     grace for a list without a lease
+-- ARGV   amnesty      flag    the caller saw an outage
+-- ARGV   max_crashes  int
+-- ARGV   max_lost     int
+-- ITEMS  item         worker str, counter str, reason str
+-- REPLY  whole        OK | AMNESTY
+-- @include _clock _config _stats _bulk _history _lines _job _close _requeue
+local OLDEST_LEASE = 3600000
+local left, workers, moved, ended, more = limit, 0, 0, 0, false
+local told = {}
+
+local function verdict(id, worker, counter, reason)
+  local job, why = read_job(id)
+  if not job then
+    if why == 'WRONGTYPE' then quarantine(id, 'processing', 'not a hash') else quarantine(id, 'processing', 'no job') end
+    return true
+  end
+  -- Not this worker's any more: the entry is a leftover, the job is elsewhere.
+  if job.state ~= 'running' or job.worker ~= worker then return true end
+  local n = job[counter] + 1
+  local extra = ',"worker":"' .. worker .. '","' .. counter .. '":' .. int_text(n) .. ',"reason":"' .. reason .. '"'
+  if n >= (counter == 'crashes' and max_crashes or max_lost) and not job.cancel then
+    if not can_close('failed') then return false end
+    history(id, counter == 'crashes' and 'crashed' or 'lost', extra)
+    close(id, job, 'failed', { counter, n, 'error', '{"type":"' ..
+      (counter == 'crashes' and 'WorkerCrashed' or 'WorkerLost') .. '","message":"' .. reason .. ', ' ..
+      int_text(n) .. ' times"}' })
+    ended = ended + 1
+  elseif not requeue(id, job, counter == 'crashes' and 'crashed' or 'lost', extra, { counter, n }) then
+    return false
+  end
+  count(counter .. ':' .. job.type, 1)
+  moved = moved + 1
+  told[#told + 1] = id
+  return true
+end
+
+local function drain(worker, counter, reason)
+  local key = prefix .. 'processing:' .. worker
+  local length = redis.pcall('LLEN', key)
+  if type(length) ~= 'number' then
+    quarantine(worker, 'processing', 'not a list')
+    redis.call('ZREM', prefix .. 'leases', worker)
+    return
+  end
+  if not redis.call('ZSCORE', prefix .. 'dead', worker) then
+    redis.call('ZADD', prefix .. 'dead', NOW, worker)
+    workers = workers + 1
+  end
+  if length > 0 then redis.call('ZADD', prefix .. 'leases', 0, worker) end
+  local page = redis.call('LRANGE', key, 0, math.max(0, left) - 1)
+  if left <= 0 then page = {} end
+  local through = 0
+  for i = 1, #page do
+    if not verdict(page[i], worker, counter, reason) then break end
+    through = i
+  end
+  left = left - through
+  if through > 0 then redis.call('LTRIM', key, through, -1) end
+  if through == length then
+    redis.call('ZREM', prefix .. 'leases', worker)
+    redis.pcall('HDEL', prefix .. 'holders', worker)
+  else
+    -- Kept for the pages that follow, should another caller draw them.
+    redis.pcall('HSET', prefix .. 'ticks', 'reason:' .. worker, counter .. ' ' .. reason)
+    more = true
+  end
+  if through == length then redis.pcall('HDEL', prefix .. 'ticks', 'reason:' .. worker) end
+end
+
+if not (readable_zset('leases') and readable_zset('dead')) then return redis.error_reply('BROKEN_KEY leases') end
+if item_count > 0 then
+  for i = 1, item_count do
+    local worker, counter, reason = item(i)
+    drain(worker, counter, reason)
+  end
+  flush_lines()
+  flush_closed()
+  flush_stats()
+  tell('recovered', told)
+  return { 'OK', more and 1 or 0, workers, moved, ended }
+end
+
+local ticks = redis.pcall('HMGET', prefix .. 'ticks', 'beat_at', 'no_reap_before', 'amnesty_for', 'holders_cursor')
+if ticks.err then ticks = {} end
+local beat_at, barrier = ticks[1] or '0', tonumber(ticks[2] or 0)
+-- Set ahead further than it can legally be: the clock was set back since. It counts as over.
+if barrier > NOW + OLDEST_LEASE then barrier = 0 end
+if amnesty and ticks[3] ~= beat_at and tonumber(beat_at) < NOW - lease_ms / 2 then
+  barrier = NOW_MS + lease_ms
+  redis.pcall('HSET', prefix .. 'ticks', 'no_reap_before', barrier, 'amnesty_for', beat_at)
+end
+local forgiven = barrier > NOW
+
+-- A lease further ahead than its own length was set by a clock that has gone back since.
+local ahead = redis.call('ZRANGEBYSCORE', prefix .. 'leases', '(' .. exact(NOW + lease_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
+for i = 1, #ahead, 2 do
+  local holder = redis.pcall('HGET', prefix .. 'holders', ahead[i])
+  local own = type(holder) == 'string' and tonumber(string.match(holder, '(%d+)$')) or lease_ms
+  if tonumber(ahead[i + 1]) > NOW + own + 1 then redis.call('ZADD', prefix .. 'leases', NOW + own, ahead[i]) end
+end
+
+local due = redis.call('ZRANGEBYSCORE', prefix .. 'leases', '-inf', forgiven and 0 or NOW, 'LIMIT', 0, 100)
+for i = 1, #due do
+  local worker = due[i]
+  if redis.call('ZSCORE', prefix .. 'dead', worker) then
+    local why = redis.pcall('HGET', prefix .. 'ticks', 'reason:' .. worker)
+    local counter, reason = string.match(type(why) == 'string' and why or '', '^(%a+) (.*)$')
+    drain(worker, counter or 'lost', reason or 'lease ran out')
+  elseif redis.pcall('LLEN', prefix .. 'processing:' .. worker) == 0 then
+    -- A lease matters only over a list: an idle worker is not dead.
+    redis.call('ZREM', prefix .. 'leases', worker)
+    redis.pcall('HDEL', prefix .. 'holders', worker)
+  else
+    drain(worker, 'lost', 'lease ran out')
+    count('leases_expired', 1)
+  end
+  if left <= 0 then more = true break end
+end
+if #due == 100 then more = true end
+
+-- A list whose lease vanished gets one lease of grace; found through the index of holders, a page a call.
+local page = redis.pcall('HSCAN', prefix .. 'holders', ticks[4] or '0', 'COUNT', 50)
+if not page.err then
+  if page[1] ~= (ticks[4] or '0') then redis.pcall('HSET', prefix .. 'ticks', 'holders_cursor', page[1]) end
+  for i = 1, #page[2], 2 do
+    local worker = page[2][i]
+    if not redis.call('ZSCORE', prefix .. 'leases', worker) then
+      if redis.pcall('LLEN', prefix .. 'processing:' .. worker) == 0 then
+        redis.call('HDEL', prefix .. 'holders', worker)
+      else
+        redis.call('ZADD', prefix .. 'leases', NOW + lease_ms, worker)
+      end
+    end
+  end
+end
+local old = redis.call('ZRANGEBYSCORE', prefix .. 'dead', '-inf', NOW - OLDEST_LEASE, 'LIMIT', 0, 100)
+for i = 1, #old do
+  if redis.pcall('LLEN', prefix .. 'processing:' .. old[i]) == 0 then redis.call('ZREM', prefix .. 'dead', old[i]) end
+end
+flush_lines()
+flush_closed()
+flush_stats()
+tell('recovered', told)
+return { forgiven and 'AMNESTY' or 'OK', more and 1 or 0, workers, moved, ended }

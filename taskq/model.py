@@ -1,0 +1,178 @@
+"""Frozen values that carry data between the layers; no behaviour, no connection."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from taskq.states import State
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """A job as it is asked for; checked by ``calls.enqueue`` before anything is sent.
+
+    ``payload`` is JSON text. Times ending in ``_ms`` are milliseconds; ``run_at_ms`` and
+    ``expires_at_ms`` count from the Unix epoch, the others from the moment of storing.
+    ``check`` marks a submission that may be a repeat of an older one.
+    """
+
+    id: str
+    job_type: str
+    payload: bytes = b"{}"
+    priority: int = 0
+    delay_ms: int | None = None
+    run_at_ms: int | None = None
+    expires_ms: int | None = None
+    expires_at_ms: int | None = None
+    unique: str | None = None
+    digest: str | None = None
+    max_attempts: int | None = None
+    timeout_ms: int | None = None
+    result_ttl_ms: int | None = None
+    keep_payload: bool = False
+    retried_from: str | None = None
+    check: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Enqueued:
+    """What became of one submission. ``outcome`` is the script's word; ``state`` the job's state now."""
+
+    outcome: str
+    state: State | None = None
+    holder: str | None = None
+
+    @property
+    def created(self) -> bool:
+        return self.outcome in ("QUEUED", "SCHEDULED")
+
+    @property
+    def known(self) -> bool:
+        """Stored now or by an earlier try."""
+        return self.created or self.outcome == "EXISTS"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """One job in a worker's hands. ``fence`` names this run and no other, ever."""
+
+    ulid: str
+    fence: str
+    job_type: str
+    payload: bytes
+    attempts: int
+    failures: int
+    crashes: int
+    lost: int
+    max_attempts: int | None
+    timeout_ms: int | None
+    created_at: int
+    priority: int
+    result_ttl_ms: int | None
+
+    @property
+    def suspect(self) -> bool:
+        """It was there when a process died, or was lost again and again."""
+        return self.crashes > 0 or self.lost >= 3
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimReply:
+    """Answer to a claim: ``status`` is ``OK``, ``LOST``, ``STALE`` or ``TOO_OLD``.
+
+    ``now`` is the server's clock in ms; ``next_score`` the head of what was left, ``next_due`` when the
+    next delayed job is due (ms), None where there is none.
+    """
+
+    status: str
+    now: float = 0.0
+    next_score: float | None = None
+    next_due: float | None = None
+    repeated: bool = False
+    jobs: tuple[Claimed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """Answer to one worker's heartbeat: ``OK``, ``LOST`` or ``BROKEN``; the length of its list there, and
+    the ulids that were asked to stop."""
+
+    status: str
+    length: int = 0
+    cancel: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Reaped:
+    """Answer to a reap. ``more`` asks for another call."""
+
+    status: str
+    more: bool
+    workers: int
+    jobs: int
+    ended: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """Answer to a reconcile: how many ids went back in line, and which held ones are not the caller's."""
+
+    status: str
+    released: int = 0
+    not_mine: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TypeDepth:
+    """One waiting line: its type, depth, and since when (ms) its head is eligible."""
+
+    job_type: str
+    waiting: int
+    head_since: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """One look at a queue. ``counts`` has every state and ``workers`` and ``quarantined``."""
+
+    name: str
+    now: float
+    counts: dict[str, int]
+    types: tuple[TypeDepth, ...]
+    settings: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A stored job as people see it. Times are ms since the epoch; ``payload`` and ``result`` JSON text,
+    None when not kept."""
+
+    id: str
+    queue: str
+    ulid: str
+    job_type: str
+    state: State
+    priority: int = 0
+    payload: bytes | None = None
+    result: bytes | None = None
+    error: dict[str, Any] | None = None
+    reason: str | None = None
+    progress: dict[str, Any] | None = None
+    attempts: int = 0
+    failures: int = 0
+    crashes: int = 0
+    lost: int = 0
+    max_attempts: int | None = None
+    timeout_ms: int | None = None
+    unique_key: str | None = None
+    worker: str | None = None
+    fence: int | None = None
+    cancel_requested: bool = False
+    created_at: int | None = None
+    eligible_at: int | None = None
+    started_at: int | None = None
+    finished_at: int | None = None
+    expires_at: int | None = None
+    retried_from: str | None = None
+    stub: bool = False
+    history: tuple[dict[str, Any], ...] = field(default=())
+    log: tuple[dict[str, Any], ...] = field(default=())

@@ -1,0 +1,239 @@
+"""Carries calls over a connection: the one place where sockets, lost connections and server errors are.
+
+``Store`` (sync) and ``AsyncStore`` share all decisions and differ only in how they wait. A call whose
+connection broke is sent again: every transition may be repeated (that is the scripts' contract), so a
+retry here can neither double nor lose a job.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeVar
+
+import redis
+import redis.asyncio
+import redis.backoff
+import redis.exceptions as rx
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.retry import Retry
+
+from taskq.calls import Call
+from taskq.errors import BrokenKey, ConfigError, OutOfMemory, TaskqError, Unavailable
+from taskq.keys import Keys
+from taskq.lua import Script
+
+T = TypeVar("T")
+
+RETRY_CAP_SECONDS = 2.0
+RETRY_SECONDS = 5.0
+"""How long a client tries again before it gives up with ``Unavailable``."""
+
+_BY_WORD = {
+    "LOADING": "loading",
+    "BUSY": "busy",
+    "READONLY": "readonly",
+    "NOREPLICAS": "noreplicas",
+    "MISCONF": "misconf",
+    "MASTERDOWN": "readonly",
+    "UNBLOCKED": "readonly",
+    "TRYAGAIN": "tryagain",
+    "CLUSTERDOWN": "connection",
+}
+
+
+def translate(error: Exception) -> TaskqError:
+    """The library's error for one of redis-py's: the seam where foreign errors end."""
+    text = str(error)
+    word = text.split(" ", 1)[0].lstrip("-")
+    if isinstance(error, rx.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:
+        return OutOfMemory("Redis is at maxmemory and takes no new work; free memory or raise maxmemory")
+    if isinstance(error, (rx.AuthenticationError, rx.AuthorizationError)) or word in ("NOAUTH", "WRONGPASS"):
+        return Unavailable("Redis refused the login; check the user and password in the URL", reason="auth")
+    if isinstance(error, rx.ReadOnlyError):
+        word = "READONLY"
+    if isinstance(error, rx.BusyLoadingError):
+        word = "LOADING"
+    if word in _BY_WORD:
+        return Unavailable(f"Redis cannot take the call now: {text[:200]}", reason=_BY_WORD[word])
+    if isinstance(error, (rx.TimeoutError, TimeoutError)):
+        return Unavailable("Redis did not answer in time", reason="timeout")
+    if isinstance(error, (rx.ConnectionError, ConnectionError, OSError)):
+        return Unavailable(f"Redis is not reachable: {text[:200]}", reason="connection")
+    if word == "BROKEN_KEY":
+        return BrokenKey(f"the key {text.partition(' ')[2]!r} has the wrong type: run `taskq doctor`")
+    if isinstance(error, rx.ResponseError) and "BROKEN_KEY" in text:
+        return BrokenKey(f"{text[:200]}: run `taskq doctor`")
+    return TaskqError(f"Redis answered an error: {text[:300]}")
+
+
+def _may_repeat(error: TaskqError) -> bool:
+    # Out of memory is the caller's to know at once; a wrong password does not heal by itself.
+    return isinstance(error, Unavailable) and error.reason not in ("oom", "auth")
+
+
+def retry_delay(tries: int) -> float:
+    """Seconds before try number ``tries`` + 1: grows, is capped at 2 s, and is spread."""
+    return min(RETRY_CAP_SECONDS, 0.02 * 2.0 ** min(tries, 10)) * random.uniform(0.5, 1.0)
+
+
+def _evalsha(call: Call[Any]) -> tuple[Any, ...]:
+    return ("EVALSHA", call.script.sha, 1, call.prefix, *call.args)
+
+
+def _eval(call: Call[Any], body: str) -> tuple[Any, ...]:
+    return ("EVAL", body, 1, call.prefix, *call.args)
+
+
+class Store:
+    """Sync carrier; safe over threads (each call takes a connection of the pool)."""
+
+    def __init__(self, client: "redis.Redis", keys: Keys, *, retry_seconds: float = RETRY_SECONDS) -> None:
+        self.redis = client
+        self.keys = keys
+        self.retry_seconds = retry_seconds
+        self._known_queues: set[str] = set()
+
+    @classmethod
+    def from_url(cls, url: str, keys: Keys, *, retry_seconds: float = RETRY_SECONDS, **options: Any) -> "Store":
+        return cls(connect(url, **options), keys, retry_seconds=retry_seconds)
+
+    def run(self, call: Call[T]) -> T:
+        """Sends a call and answers its values. Raises ``Unavailable`` after ``retry_seconds`` of trying."""
+        return self.retrying(lambda: self._once(call))
+
+    def _once(self, call: Call[T]) -> T:
+        try:
+            reply = self.redis.execute_command(*_evalsha(call))
+        except rx.NoScriptError:
+            reply = self.redis.execute_command(*_eval(call, _body(self.redis, call.script)))
+        return call.parse(reply)
+
+    def retrying(self, action: Callable[[], T]) -> T:
+        """Does ``action`` (which must be safe to repeat) until it succeeds or time runs out."""
+        until = time.monotonic() + self.retry_seconds
+        tries = 0
+        while True:
+            try:
+                return action()
+            except (redis.RedisError, OSError) as error:
+                failure = translate(error)
+                pause = retry_delay(tries)
+                tries += 1
+                if not _may_repeat(failure) or time.monotonic() + pause > until:
+                    raise failure from error
+                time.sleep(pause)
+
+    def know_queue(self, queue: str) -> None:
+        """Enters the queue in the registry before its first job: janitors find their work by it."""
+        if queue not in self._known_queues:
+            self.retrying(lambda: self.redis.sadd(self.keys.queues, queue))
+            self._known_queues.add(queue)
+
+    def close(self) -> None:
+        self.redis.close()
+
+
+class AsyncStore:
+    """Async carrier, for one event loop."""
+
+    def __init__(
+        self, client: "redis.asyncio.Redis", keys: Keys, *, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
+        self.redis = client
+        self.keys = keys
+        self.retry_seconds = retry_seconds
+        self._known_queues: set[str] = set()
+
+    @classmethod
+    def from_url(
+        cls, url: str, keys: Keys, *, retry_seconds: float = RETRY_SECONDS, **options: Any
+    ) -> "AsyncStore":
+        return cls(connect_async(url, **options), keys, retry_seconds=retry_seconds)
+
+    async def run(self, call: Call[T], *, retry_seconds: float | None = None) -> T:
+        """Sends a call and answers its values. Raises ``Unavailable`` after ``retry_seconds`` of trying."""
+        return await self.retrying(lambda: self.once(call), retry_seconds=retry_seconds)
+
+    async def once(self, call: Call[T]) -> T:
+        """Sends a call once; redis-py's errors pass through."""
+        try:
+            reply = await self.redis.execute_command(*_evalsha(call))
+        except rx.NoScriptError:
+            reply = await self.redis.execute_command(*_eval(call, _body(self.redis, call.script)))
+        return call.parse(reply)
+
+    async def retrying(
+        self, action: Callable[[], Awaitable[T]], *, retry_seconds: float | None = None
+    ) -> T:
+        """Does ``action`` (which must be safe to repeat) until it succeeds or time runs out."""
+        until = time.monotonic() + (self.retry_seconds if retry_seconds is None else retry_seconds)
+        tries = 0
+        while True:
+            try:
+                return await action()
+            except (redis.RedisError, OSError) as error:
+                failure = translate(error)
+                pause = retry_delay(tries)
+                tries += 1
+                if not _may_repeat(failure) or time.monotonic() + pause > until:
+                    raise failure from error
+                await asyncio.sleep(pause)
+
+    async def know_queue(self, queue: str) -> None:
+        """Enters the queue in the registry before its first job: janitors find their work by it."""
+        if queue not in self._known_queues:
+            await self.retrying(lambda: _awaitable(self.redis.sadd(self.keys.queues, queue)))
+            self._known_queues.add(queue)
+
+    async def pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Plain reads in one round trip; an error of a single command stands in its place."""
+
+        async def action() -> list[Any]:
+            pipe = self.redis.pipeline(transaction=False)
+            for command in commands:
+                pipe.execute_command(*command)
+            return list(await pipe.execute(raise_on_error=False))
+
+        return await self.retrying(action)
+
+    async def close(self) -> None:
+        await self.redis.aclose()
+
+
+async def _awaitable(value: Any) -> Any:
+    return await value
+
+
+def _body(client: Any, script: Script) -> str:
+    """The text to load. fakeredis cannot read the ``#!lua`` line; real servers need its flags."""
+    return script.plain if type(client).__module__.startswith("fakeredis") else script.body
+
+
+def connect(url: str, **options: Any) -> "redis.Redis":
+    """A sync client that never retries by itself: repeating is the store's, which knows what is safe."""
+    try:
+        return redis.Redis.from_url(url, **{**_options(url), "retry": Retry(redis.backoff.NoBackoff(), 0), **options})
+    except ValueError as error:
+        raise ConfigError(f"the Redis URL is wrong: {error}") from None
+
+
+def connect_async(url: str, **options: Any) -> "redis.asyncio.Redis":
+    """The same for one event loop."""
+    retry = AsyncRetry(redis.backoff.NoBackoff(), 0)
+    try:
+        return redis.asyncio.Redis.from_url(url, **{**_options(url), "retry": retry, **options})
+    except ValueError as error:
+        raise ConfigError(f"the Redis URL is wrong: {error}") from None
+
+
+def _options(url: str) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_timeout": 10.0,
+        "socket_connect_timeout": 5.0,
+        "max_connections": 200,
+    }
+    if not url.startswith("unix"):
+        options["socket_keepalive"] = True
+    return options
