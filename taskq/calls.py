@@ -8,15 +8,26 @@ Every call may be sent again after a lost answer (see the scripts' contracts).
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from taskq import lua
 from taskq.codec import MAX_BYTES
-from taskq.errors import InvalidInput, PayloadTooLarge
+from taskq.errors import BrokenKey, InvalidInput, PayloadTooLarge
 from taskq.ids import check_job_type, check_key
 from taskq.keys import QueueKeys
-from taskq.model import Beat, Claimed, ClaimReply, Enqueued, JobSpec, QueueInfo, Reaped, Reconciled, TypeDepth
+from taskq.model import (
+    Beat,
+    Claimed,
+    ClaimReply,
+    Enqueued,
+    Job,
+    JobSpec,
+    QueueInfo,
+    Reaped,
+    Reconciled,
+    TypeDepth,
+)
 from taskq.ordering import AGING_MS_MAX, PRIORITY_MAX, PRIORITY_MIN
 from taskq.states import State
 
@@ -39,12 +50,16 @@ TEN_YEARS_MS = 315_360_000_000
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One script call: ``args`` follow the single key ``prefix``; ``parse`` turns the reply into values."""
+    """One script call: ``args`` follow the single key ``prefix``; ``parse`` turns the reply into values.
+
+    ``again`` makes the call to send when this one's answer was lost, where that is not the same one.
+    """
 
     script: lua.Script
     prefix: str
     args: Sequence[Arg]
     parse: Callable[[Any], T]
+    again: Callable[[], "Call[T]"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +154,19 @@ def check_priority(priority: object) -> int:
 
 
 _OPTIONS = (
-    "delay_ms run_at_ms expires_ms expires_at_ms unique digest max_attempts timeout_ms result_ttl_ms "
-    "keep_payload retried_from check"
-).split()
+    "delay_ms",
+    "run_at_ms",
+    "expires_ms",
+    "expires_at_ms",
+    "unique",
+    "digest",
+    "max_attempts",
+    "timeout_ms",
+    "result_ttl_ms",
+    "keep_payload",
+    "retried_from",
+    "check",
+)
 
 
 def _options(spec: JobSpec) -> str:
@@ -153,14 +178,22 @@ def _options(spec: JobSpec) -> str:
     return json.dumps(options, separators=(",", ":")) if options else ""
 
 
-def enqueue(keys: QueueKeys, specs: Sequence[JobSpec], *, now: float | None = None) -> Call[list[Enqueued]]:
+def enqueue(
+    keys: QueueKeys, specs: Sequence[JobSpec], *, now: float | None = None
+) -> Call[list[Enqueued]]:
     """Stores up to 1,000 jobs of one queue; ``spec.id`` is the ULID alone. One outcome per job."""
     if not 1 <= len(specs) <= MAX_ITEMS:
         raise InvalidInput(f"1 to {MAX_ITEMS} jobs a call, not {len(specs)}", field="jobs")
     items: list[Arg] = []
     for spec in specs:
         items += (spec.id, spec.job_type, spec.payload, spec.priority, _options(spec))
-    return _call("enqueue", keys, now, (), items, _parse_enqueued)
+    call = _call("enqueue", keys, now, (), items, _parse_enqueued)
+    if all(spec.check for spec in specs):
+        return call
+    # A repeat may meet jobs that have come and gone since: it must look at their stubs too.
+    return replace(
+        call, again=lambda: enqueue(keys, [replace(spec, check=True) for spec in specs], now=now)
+    )
 
 
 def _parse_enqueued(reply: Any) -> list[Enqueued]:
@@ -168,7 +201,9 @@ def _parse_enqueued(reply: Any) -> list[Enqueued]:
     for item in reply:
         if isinstance(item, list):
             word, detail = _text(item[0]), _text(item[1])
-            out.append(Enqueued(word, State(detail)) if word == "EXISTS" else Enqueued(word, holder=detail))
+            out.append(
+                Enqueued(word, State(detail)) if word == "EXISTS" else Enqueued(word, holder=detail)
+            )
         else:
             word = _text(item)
             state = State(word.lower()) if word in ("QUEUED", "SCHEDULED") else None
@@ -267,7 +302,12 @@ def fail(
 
 
 def release(
-    keys: QueueKeys, worker: str, runs: Sequence[tuple[str, str]], reason: str, *, now: float | None = None
+    keys: QueueKeys,
+    worker: str,
+    runs: Sequence[tuple[str, str]],
+    reason: str,
+    *,
+    now: float | None = None,
 ) -> Call[list[str]]:
     """Hands runs (ulid, fence) back; one word per item. ``reason`` is a word of ours, never user text."""
     return _call("release", keys, now, (worker, reason), [x for run in runs for x in run], _words)
@@ -287,7 +327,8 @@ def heartbeat(
 
     def parse(reply: Any) -> list[Beat]:
         return [
-            Beat(_text(r[0]), int(r[1]) if len(r) > 1 else 0, tuple(_text(i) for i in r[2:])) for r in reply
+            Beat(_text(r[0]), int(r[1]) if len(r) > 1 else 0, tuple(_text(i) for i in r[2:]))
+            for r in reply
         ]
 
     return _call("heartbeat", keys, now, (), [x for worker in workers for x in worker], parse)
@@ -309,18 +350,28 @@ def reconcile(
             return Reconciled(status)
         return Reconciled(status, int(reply[1]), tuple(_text(i) for i in reply[2]))
 
-    return _call("reconcile", keys, now, (worker, answered), [x for run in held for x in run], parse)
+    return _call(
+        "reconcile", keys, now, (worker, answered), [x for run in held for x in run], parse
+    )
 
 
 def progress(
-    keys: QueueKeys, worker: str, items: Sequence[tuple[str, str, bytes]], *, now: float | None = None
+    keys: QueueKeys,
+    worker: str,
+    items: Sequence[tuple[str, str, bytes]],
+    *,
+    now: float | None = None,
 ) -> Call[list[str]]:
     """Notes how far runs (ulid, fence, JSON) are; one word per item."""
     return _call("progress", keys, now, (worker,), [x for item in items for x in item], _words)
 
 
 def log(
-    keys: QueueKeys, worker: str, items: Sequence[tuple[str, str, bytes]], *, now: float | None = None
+    keys: QueueKeys,
+    worker: str,
+    items: Sequence[tuple[str, str, bytes]],
+    *,
+    now: float | None = None,
 ) -> Call[list[str]]:
     """Appends log lines (ulid, fence, JSON); one word per item."""
     return _call("log", keys, now, (worker,), [x for item in items for x in item], _words)
@@ -354,7 +405,9 @@ def promote(keys: QueueKeys, limit: int = 1000, *, now: float | None = None) -> 
     return _call("promote", keys, now, (limit,), (), lambda reply: int(reply[0]))
 
 
-def expire(keys: QueueKeys, limit: int = 200, *, now: float | None = None) -> Call[tuple[int, int, bool]]:
+def expire(
+    keys: QueueKeys, limit: int = 200, *, now: float | None = None
+) -> Call[tuple[int, int, bool]]:
     """Ends what expired: (jobs ended, results dropped, more)."""
     return _call("expire", keys, now, (limit,), (), lambda r: (int(r[0]), int(r[1]), bool(r[2])))
 
@@ -363,7 +416,9 @@ def trim(
     keys: QueueKeys, limit: int = 500, squeeze: int = 0, *, now: float | None = None
 ) -> Call[tuple[int, int, bool]]:
     """Applies retention: (jobs dropped, stubs dropped, more). ``squeeze`` 1 to 4 drops early."""
-    return _call("trim", keys, now, (limit, squeeze), (), lambda r: (int(r[0]), int(r[1]), bool(r[2])))
+    return _call(
+        "trim", keys, now, (limit, squeeze), (), lambda r: (int(r[0]), int(r[1]), bool(r[2]))
+    )
 
 
 def rollup(keys: QueueKeys, *, now: float | None = None) -> Call[int]:
@@ -394,7 +449,9 @@ def retry(
     """Queues failed jobs (ulid, fence seen or '') again: (word, state or holder of the unique key)."""
 
     def parse(reply: Any) -> list[tuple[str, str | None]]:
-        return [(_text(i[0]), _text(i[1])) if isinstance(i, list) else (_text(i), None) for i in reply]
+        return [
+            (_text(i[0]), _text(i[1])) if isinstance(i, list) else (_text(i), None) for i in reply
+        ]
 
     return _call("retry", keys, now, (), [x for job in jobs for x in job], parse)
 
@@ -410,7 +467,11 @@ def edit(
     for ulid, priority, run_at_ms in edits:
         if priority is not None:
             check_priority(priority)
-        items += (ulid, "" if priority is None else priority, "" if run_at_ms is None else run_at_ms)
+        items += (
+            ulid,
+            "" if priority is None else priority,
+            "" if run_at_ms is None else run_at_ms,
+        )
     return _call("edit", keys, now, (), items, _words_with_state)
 
 
@@ -481,7 +542,9 @@ def check_settings(changes: dict[str, Any]) -> dict[str, str]:
 def configure(keys: QueueKeys, changes: dict[str, Any], *, now: float | None = None) -> Call[None]:
     """Sets (or with None clears) settings of a queue, pause and resume among them."""
     stored = check_settings(changes)
-    return _call("configure", keys, now, (), [x for pair in stored.items() for x in pair], lambda _: None)
+    return _call(
+        "configure", keys, now, (), [x for pair in stored.items() for x in pair], lambda _: None
+    )
 
 
 def listen(keys: QueueKeys, until_ms: int, *, now: float | None = None) -> Call[None]:
@@ -489,7 +552,9 @@ def listen(keys: QueueKeys, until_ms: int, *, now: float | None = None) -> Call[
     return _call("configure", keys, now, (), ("listen_until", until_ms), lambda _: None)
 
 
-def watch(keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None) -> Call[list[State | None]]:
+def watch(
+    keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None
+) -> Call[list[State | None]]:
     """Asks that the end of jobs be published; answers their states now."""
 
     def parse(reply: Any) -> list[State | None]:
@@ -517,7 +582,119 @@ def counts(keys: QueueKeys, *, now: float | None = None) -> Call[QueueInfo]:
     return _call("counts", keys, now, (), (), parse)
 
 
-def check(keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None) -> Call[list[tuple[str, str]]]:
+def show(
+    keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None
+) -> Call[list[Job | None]]:
+    """All that is kept of jobs; None for one that never existed or left nothing."""
+
+    def parse(reply: Any) -> list[Job | None]:
+        return [
+            _parse_job(keys.queue, ulid, *item) for ulid, item in zip(ulids, reply, strict=True)
+        ]
+
+    return _call("show", keys, now, (), ulids, parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a page ended; opaque to callers. Empty at the start."""
+
+    box: str = ""
+    score: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Jobs without payloads, how many entries were looked at, and where to go on (None at the end)."""
+
+    jobs: tuple[Job, ...]
+    looked: int
+    cursor: Cursor | None
+
+
+def page(
+    keys: QueueKeys,
+    state: State,
+    *,
+    job_type: str = "",
+    limit: int = 50,
+    budget: int = 1000,
+    cursor: Cursor | None = None,
+    now: float | None = None,
+) -> Call[Page]:
+    """A page of the jobs of one state: waiting ones next first, ended ones newest first."""
+
+    def parse(reply: Any) -> Page:
+        rows, looked, box, score, last = reply
+        jobs = [_parse_job(keys.queue, _text(row[0]), row[1:], (), ()) for row in rows]
+        go_on = Cursor(_text(box), _text(score), _text(last)) if box else None
+        return Page(tuple(job for job in jobs if job is not None), int(looked), go_on)
+
+    at = cursor or Cursor()
+    fixed = (state.value, job_type, limit, budget, at.box, at.score, at.id)
+    return _call("page", keys, now, fixed, (), parse)
+
+
+def _json_or_text(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except ValueError:
+        return {"message": data.decode(errors="replace")}
+
+
+def _parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job | None:
+    if not fields:
+        return None
+    f = {_text(fields[i]): fields[i + 1] for i in range(0, len(fields), 2)}
+    state = _text(f.get("state", b""))
+    if state not in State.__members__.values():
+        raise BrokenKey(f"job {queue}:{ulid} is not readable: run `taskq doctor`")
+
+    def number(name: str) -> int | None:
+        return int(float(f[name])) if name in f else None
+
+    def text(name: str) -> str | None:
+        return f[name].decode(errors="replace") if name in f else None
+
+    return Job(
+        id=f"{queue}:{ulid}",
+        queue=queue,
+        ulid=ulid,
+        job_type=text("type") or "",
+        state=State(state),
+        priority=number("priority") or 0,
+        payload=f.get("payload"),
+        # A result of null is not written: an ended job without the field returned nothing.
+        result=f.get("result", b"null" if state == "succeeded" and "stub" not in f else None),
+        error=_json_or_text(f["error"]) if "error" in f else None,
+        reason=text("reason"),
+        progress=_json_or_text(f["progress"]) if "progress" in f else None,
+        attempts=number("attempts") or 0,
+        failures=number("failures") or 0,
+        crashes=number("crashes") or 0,
+        lost=number("lost") or 0,
+        max_attempts=number("max_attempts"),
+        timeout_ms=number("timeout_ms"),
+        unique_key=text("unique"),
+        worker=text("worker"),
+        fence=number("fence"),
+        cancel_requested="cancel" in f,
+        created_at=number("created_at"),
+        eligible_at=number("eligible_at") or number("created_at"),
+        started_at=number("started_at"),
+        finished_at=number("finished_at"),
+        expires_at=number("expires_at"),
+        retried_from=text("retried_from"),
+        stub="stub" in f,
+        history=tuple(_json_or_text(line) for line in history),
+        log=tuple(_json_or_text(line) for line in log),
+    )
+
+
+def check(
+    keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None
+) -> Call[list[tuple[str, str]]]:
     """Findings (ulid, what is wrong) for ids that do not stand in the one place their state names."""
 
     def parse(reply: Any) -> list[tuple[str, str]]:
@@ -528,8 +705,15 @@ def check(keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None) ->
 
 def delay_to_ms(seconds: float, field: str) -> int:
     """Seconds given by a user as whole milliseconds. Raises ``InvalidInput`` for NaN, negative, bool."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
+    number: object = seconds
+    if (
+        isinstance(number, bool)
+        or not isinstance(number, (int, float))
+        or not math.isfinite(number)
+    ):
         raise InvalidInput(f"{field} must be a number of seconds, not {seconds!r}", field=field)
     if seconds < 0 or seconds * 1000 > TEN_YEARS_MS:
-        raise InvalidInput(f"{field} must be 0 to {TEN_YEARS_MS // 1000} seconds, not {seconds!r}", field=field)
+        raise InvalidInput(
+            f"{field} must be 0 to {TEN_YEARS_MS // 1000} seconds, not {seconds!r}", field=field
+        )
     return math.ceil(seconds * 1000)

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 from taskq.errors import InvalidPayload, PayloadTooLarge
@@ -18,19 +19,29 @@ MAX_DEPTH = 200
 MAX_BYTES = 1_048_576
 
 
-def dumps(value: Any, *, what: str = "payload", max_bytes: int = MAX_BYTES) -> bytes:
+def dumps(
+    value: Any,
+    *,
+    what: str = "payload",
+    max_bytes: int = MAX_BYTES,
+    default: Callable[[Any], Any] | None = None,
+) -> bytes:
     """``value`` as compact UTF-8 JSON.
 
-    ``what`` names the value in errors. Raises ``InvalidPayload`` (not JSON, NaN, surrogates, too deep)
-    or ``PayloadTooLarge``.
+    ``what`` names the value in errors; ``default`` turns what JSON does not know into what it does.
+    Raises ``InvalidPayload`` (not JSON, NaN, surrogates, too deep) or ``PayloadTooLarge``.
     """
     try:
-        text = _ENCODER.encode(value)
+        text = (_encoder(default) if default else _ENCODER).encode(value)
         data = text.encode()
     except RecursionError:
-        raise InvalidPayload(f"{what} is nested too deeply or contains itself", field=what) from None
+        raise InvalidPayload(
+            f"{what} is nested too deeply or contains itself", field=what
+        ) from None
     except UnicodeEncodeError:
-        raise InvalidPayload(f"{what} holds a lone surrogate, which is not text", field=what) from None
+        raise InvalidPayload(
+            f"{what} holds a lone surrogate, which is not text", field=what
+        ) from None
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidPayload(f"{what} is not JSON: {_reason(error)}", field=what) from None
     _check_size(len(data), what, max_bytes)
@@ -56,7 +67,9 @@ def loads(data: bytes | str, *, what: str = "payload", max_bytes: int = MAX_BYTE
     except UnicodeDecodeError:
         raise InvalidPayload(f"{what} is not UTF-8", field=what) from None
     except UnicodeEncodeError:
-        raise InvalidPayload(f"{what} holds a lone surrogate, which is not text", field=what) from None
+        raise InvalidPayload(
+            f"{what} holds a lone surrogate, which is not text", field=what
+        ) from None
     except RecursionError:
         raise InvalidPayload(f"{what} is nested too deeply", field=what) from None
     except ValueError as error:
@@ -116,5 +129,13 @@ def _finite(text: str) -> float:
 
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
-_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _encoder(default: Callable[[Any], Any] | None) -> json.JSONEncoder:
+    return json.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=default
+    )
+
+
+_ENCODER = _encoder(None)
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)

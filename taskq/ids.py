@@ -116,4 +116,6 @@ def split_id(job_id: object) -> tuple[str, str]:
         ulid = ulid.upper()
         if _QUEUE.match(queue) and _ULID.match(ulid):
             return queue, ulid
-    raise InvalidInput(f"{_shown(job_id)} is not a job id: <queue>:<26 letters and digits>", field="id")
+    raise InvalidInput(
+        f"{_shown(job_id)} is not a job id: <queue>:<26 letters and digits>", field="id"
+    )

@@ -27,8 +27,14 @@ class Backoff:
     def __post_init__(self) -> None:
         for name in ("base_seconds", "factor", "cap_seconds", "jitter"):
             value = getattr(self, name)
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
-                raise InvalidInput(f"backoff {name} must be a finite number, not {value!r}", field=name)
+            if (
+                not isinstance(value, (int, float))
+                or isinstance(value, bool)
+                or not math.isfinite(value)
+            ):
+                raise InvalidInput(
+                    f"backoff {name} must be a finite number, not {value!r}", field=name
+                )
         if self.base_seconds < 0 or self.cap_seconds < self.base_seconds:
             raise InvalidInput(
                 "backoff needs 0 <= base_seconds <= cap_seconds, got "
@@ -36,7 +42,9 @@ class Backoff:
                 field="base_seconds",
             )
         if self.factor < 1:
-            raise InvalidInput(f"backoff factor must be at least 1, not {self.factor}", field="factor")
+            raise InvalidInput(
+                f"backoff factor must be at least 1, not {self.factor}", field="factor"
+            )
         if not 0 <= self.jitter <= 1:
             raise InvalidInput(f"backoff jitter must be 0 to 1, not {self.jitter}", field="jitter")
 

@@ -36,7 +36,6 @@ WAITING = frozenset({State.SCHEDULED, State.QUEUED, State.RETRYING})
 """States in which a job may be edited, purged or expire."""
 
 
-
 @dataclass(frozen=True, slots=True)
 class Transition:
     """One script: its name (the ``.lua`` file's too) and the moves it may make.
@@ -63,7 +62,9 @@ class Transition:
 def _transition(
     name: str, *rows: tuple[tuple[State | None, ...], tuple[State | None, ...]]
 ) -> Transition:
-    return Transition(name, frozenset((s, t) for sources, targets in rows for s in sources for t in targets))
+    return Transition(
+        name, frozenset((s, t) for sources, targets in rows for s in sources for t in targets)
+    )
 
 
 _S, _Q, _RUN, _RET = State.SCHEDULED, State.QUEUED, State.RUNNING, State.RETRYING
@@ -77,7 +78,9 @@ TRANSITIONS: dict[str, Transition] = {
         _transition("enqueue", ((None,), (_Q, _S))),
         _transition("promote", ((_S, _RET), (_Q,))),
         # A claim first promotes what is due, and ends what has expired instead of running it.
-        _transition("claim", ((_Q, _S, _RET), (_RUN,)), ((_S, _RET), (_Q,)), ((_Q, _S, _RET), (_FAIL,))),
+        _transition(
+            "claim", ((_Q, _S, _RET), (_RUN,)), ((_S, _RET), (_Q,)), ((_Q, _S, _RET), (_FAIL,))
+        ),
         _transition("finish", ((_RUN,), (_OK,)), (_ENDED, (None,))),
         _transition("fail", ((_RUN,), (_RET, _FAIL, _CAN))),
         _transition("release", ((_RUN,), (_Q, _CAN))),
@@ -109,7 +112,9 @@ def diagram() -> str:
     for transition in TRANSITIONS.values():
         for source, target in transition.moves:
             rows.setdefault((source or "(new)", target or "(gone)"), []).append(transition.name)
-    return "\n".join(f"{s:>9} -> {t:<9} {', '.join(names)}" for (s, t), names in sorted(rows.items()))
+    return "\n".join(
+        f"{s:>9} -> {t:<9} {', '.join(names)}" for (s, t), names in sorted(rows.items())
+    )
 
 
 if __name__ == "__main__":

@@ -6,10 +6,11 @@ retry here can neither double nor lose a job.
 """
 
 import asyncio
+import functools
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import redis
 import redis.asyncio
@@ -47,9 +48,16 @@ def translate(error: Exception) -> TaskqError:
     text = str(error)
     word = text.split(" ", 1)[0].lstrip("-")
     if isinstance(error, rx.OutOfMemoryError) or word == "OOM" or "OOM command not allowed" in text:
-        return OutOfMemory("Redis is at maxmemory and takes no new work; free memory or raise maxmemory")
-    if isinstance(error, (rx.AuthenticationError, rx.AuthorizationError)) or word in ("NOAUTH", "WRONGPASS"):
-        return Unavailable("Redis refused the login; check the user and password in the URL", reason="auth")
+        return OutOfMemory(
+            "Redis is at maxmemory and takes no new work; free memory or raise maxmemory"
+        )
+    if isinstance(error, (rx.AuthenticationError, rx.AuthorizationError)) or word in (
+        "NOAUTH",
+        "WRONGPASS",
+    ):
+        return Unavailable(
+            "Redis refused the login; check the user and password in the URL", reason="auth"
+        )
     if isinstance(error, rx.ReadOnlyError):
         word = "READONLY"
     if isinstance(error, rx.BusyLoadingError):
@@ -61,7 +69,9 @@ def translate(error: Exception) -> TaskqError:
     if isinstance(error, (rx.ConnectionError, ConnectionError, OSError)):
         return Unavailable(f"Redis is not reachable: {text[:200]}", reason="connection")
     if word == "BROKEN_KEY":
-        return BrokenKey(f"the key {text.partition(' ')[2]!r} has the wrong type: run `taskq doctor`")
+        return BrokenKey(
+            f"the key {text.partition(' ')[2]!r} has the wrong type: run `taskq doctor`"
+        )
     if isinstance(error, rx.ResponseError) and "BROKEN_KEY" in text:
         return BrokenKey(f"{text[:200]}: run `taskq doctor`")
     return TaskqError(f"Redis answered an error: {text[:300]}")
@@ -77,6 +87,20 @@ def retry_delay(tries: int) -> float:
     return min(RETRY_CAP_SECONDS, 0.02 * 2.0 ** min(tries, 10)) * random.uniform(0.5, 1.0)
 
 
+class _Repeats(Generic[T]):
+    """The call to send at each try: what was sent once may have been done."""
+
+    def __init__(self, call: Call[T]) -> None:
+        self._call = call
+        self._sent = False
+
+    def next(self) -> Call[T]:
+        if self._sent and self._call.again is not None:
+            self._call = self._call.again()
+        self._sent = True
+        return self._call
+
+
 def _evalsha(call: Call[Any]) -> tuple[Any, ...]:
     return ("EVALSHA", call.script.sha, 1, call.prefix, *call.args)
 
@@ -88,25 +112,32 @@ def _eval(call: Call[Any], body: str) -> tuple[Any, ...]:
 class Store:
     """Sync carrier; safe over threads (each call takes a connection of the pool)."""
 
-    def __init__(self, client: "redis.Redis", keys: Keys, *, retry_seconds: float = RETRY_SECONDS) -> None:
+    def __init__(
+        self, client: "redis.Redis", keys: Keys, *, retry_seconds: float = RETRY_SECONDS
+    ) -> None:
         self.redis = client
+        self._execute: Callable[..., Any] = client.execute_command
+        self._pubsub: Callable[[], Any] = client.pubsub
         self.keys = keys
         self.retry_seconds = retry_seconds
         self._known_queues: set[str] = set()
 
     @classmethod
-    def from_url(cls, url: str, keys: Keys, *, retry_seconds: float = RETRY_SECONDS, **options: Any) -> "Store":
+    def from_url(
+        cls, url: str, keys: Keys, *, retry_seconds: float = RETRY_SECONDS, **options: Any
+    ) -> "Store":
         return cls(connect(url, **options), keys, retry_seconds=retry_seconds)
 
     def run(self, call: Call[T]) -> T:
         """Sends a call and answers its values. Raises ``Unavailable`` after ``retry_seconds`` of trying."""
-        return self.retrying(lambda: self._once(call))
+        tries = _Repeats(call)
+        return self.retrying(lambda: self._once(tries.next()))
 
     def _once(self, call: Call[T]) -> T:
         try:
-            reply = self.redis.execute_command(*_evalsha(call))
+            reply = self._execute(*_evalsha(call))
         except rx.NoScriptError:
-            reply = self.redis.execute_command(*_eval(call, _body(self.redis, call.script)))
+            reply = self._execute(*_eval(call, _body(self.redis, call.script)))
         return call.parse(reply)
 
     def retrying(self, action: Callable[[], T]) -> T:
@@ -130,6 +161,28 @@ class Store:
             self.retrying(lambda: self.redis.sadd(self.keys.queues, queue))
             self._known_queues.add(queue)
 
+    def wait_message(
+        self, channel: str, over: Callable[[], bool], timeout: float | None, recheck_seconds: float
+    ) -> bool:
+        """Waits until ``over()``: asked at first, after each message on ``channel``, and now and then.
+
+        False when ``timeout`` seconds ran out.
+        """
+        until = None if timeout is None else time.monotonic() + timeout
+        pubsub = self._pubsub()
+        try:
+            self.retrying(lambda: pubsub.subscribe(channel))
+            while not over():
+                pause = recheck_seconds
+                if until is not None:
+                    pause = min(pause, until - time.monotonic())
+                    if pause <= 0:
+                        return False
+                self.retrying(functools.partial(pubsub.get_message, timeout=pause))
+            return True
+        finally:
+            pubsub.close()
+
     def close(self) -> None:
         self.redis.close()
 
@@ -141,6 +194,7 @@ class AsyncStore:
         self, client: "redis.asyncio.Redis", keys: Keys, *, retry_seconds: float = RETRY_SECONDS
     ) -> None:
         self.redis = client
+        self._execute: Callable[..., Any] = client.execute_command
         self.keys = keys
         self.retry_seconds = retry_seconds
         self._known_queues: set[str] = set()
@@ -153,14 +207,15 @@ class AsyncStore:
 
     async def run(self, call: Call[T], *, retry_seconds: float | None = None) -> T:
         """Sends a call and answers its values. Raises ``Unavailable`` after ``retry_seconds`` of trying."""
-        return await self.retrying(lambda: self.once(call), retry_seconds=retry_seconds)
+        tries = _Repeats(call)
+        return await self.retrying(lambda: self.once(tries.next()), retry_seconds=retry_seconds)
 
     async def once(self, call: Call[T]) -> T:
         """Sends a call once; redis-py's errors pass through."""
         try:
-            reply = await self.redis.execute_command(*_evalsha(call))
+            reply = await self._execute(*_evalsha(call))
         except rx.NoScriptError:
-            reply = await self.redis.execute_command(*_eval(call, _body(self.redis, call.script)))
+            reply = await self._execute(*_eval(call, _body(self.redis, call.script)))
         return call.parse(reply)
 
     async def retrying(
@@ -213,7 +268,9 @@ def _body(client: Any, script: Script) -> str:
 def connect(url: str, **options: Any) -> "redis.Redis":
     """A sync client that never retries by itself: repeating is the store's, which knows what is safe."""
     try:
-        return redis.Redis.from_url(url, **{**_options(url), "retry": Retry(redis.backoff.NoBackoff(), 0), **options})
+        return redis.Redis.from_url(
+            url, **{**_options(url), "retry": Retry(redis.backoff.NoBackoff(), 0), **options}
+        )
     except ValueError as error:
         raise ConfigError(f"the Redis URL is wrong: {error}") from None
 

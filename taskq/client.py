@@ -1,0 +1,300 @@
+"""Submits jobs and waits for them: the async and the sync client over the same calls.
+
+Concurrent submissions of one event loop share a round trip: while one call is under way the next ones
+gather, so that batching costs no waiting (group commit).
+"""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from taskq import calls
+from taskq.errors import (
+    BrokenKey,
+    IdempotencyConflict,
+    InvalidInput,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    QueueFull,
+    ResultExpired,
+    ResultTimeout,
+    TaskqError,
+    UniqueHeld,
+    WrongState,
+)
+from taskq.ids import join_id, split_id
+from taskq.keys import Keys
+from taskq.model import Enqueued, Job, JobSpec
+from taskq.states import TERMINAL, State
+from taskq.store import AsyncStore, Store
+from taskq.waiting import Waiters
+
+MAX_BATCH_ITEMS = 500
+MAX_BATCH_BYTES = 1_048_576
+RECHECK_SECONDS = 2.0
+"""A lost notice of a job's end costs a waiter at most this long."""
+
+
+def refusal(queue: str, spec: JobSpec, outcome: Enqueued) -> TaskqError | None:
+    """The error that a submission's outcome stands for; None when the job is stored."""
+    if outcome.known:
+        return None
+    if outcome.outcome == "CONFLICT":
+        return IdempotencyConflict(
+            "this idempotency key was used before with another body; use a new key for a new job"
+        )
+    if outcome.outcome == "UNIQUE":
+        return UniqueHeld(spec.unique or "", join_id(queue, outcome.holder or ""))
+    if outcome.outcome == "FULL":
+        return QueueFull(f"queue {queue!r} holds max_depth waiting jobs; try again later")
+    if outcome.outcome == "TOO_MANY_TYPES":
+        return QueueFull(f"queue {queue!r} holds waiting jobs of 1,000 types; no new type fits")
+    if outcome.outcome == "EXPIRED":
+        return InvalidInput("the job would expire before it is stored", field="expires")
+    return BrokenKey(f"a key of queue {queue!r} has the wrong type: run `taskq doctor`")
+
+
+def result_of(job: Job | None, job_id: str) -> Any:
+    """The result of an ended job, or the error that says how else it ended."""
+    if job is None:
+        raise JobNotFound(job_id)
+    if job.state is State.SUCCEEDED:
+        if job.result is None:
+            raise ResultExpired(f"job {job_id} succeeded, but its result is no longer kept")
+        return json.loads(job.result)
+    if job.state is State.CANCELLED:
+        raise JobCancelled(job_id, job.reason)
+    raise JobFailed(job_id, job.error)
+
+
+def cancel_outcome(job_id: str, word: str, state: State | None) -> State:
+    """State after a cancel: cancelled, or running while the wish stands. Raises what refused it."""
+    if word == "NOT_FOUND":
+        raise JobNotFound(job_id)
+    if word == "ENDED" and state is not None and state is not State.CANCELLED:
+        raise WrongState(f"job {job_id} has ended already: {state}", state=state)
+    if word == "BROKEN":
+        raise BrokenKey(f"a key of job {job_id} has the wrong type: run `taskq doctor`")
+    return State.RUNNING if word == "CANCELLING" else State.CANCELLED
+
+
+class _Batcher:
+    """Gathers submissions to one queue while a call is under way."""
+
+    def __init__(self, store: AsyncStore, queue: str) -> None:
+        self._store = store
+        self._queue = queue
+        self._waiting: list[tuple[JobSpec, asyncio.Future[Enqueued]]] = []
+        self._sender: asyncio.Task[None] | None = None
+
+    async def submit(self, spec: JobSpec) -> Enqueued:
+        future: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
+        self._waiting.append((spec, future))
+        if self._sender is None:
+            self._sender = asyncio.create_task(self._send())
+        return await future
+
+    async def _send(self) -> None:
+        try:
+            while self._waiting:
+                batch = self._take()
+                try:
+                    specs = [spec for spec, _ in batch]
+                    outcomes = await submit_specs(self._store, self._queue, specs)
+                except BaseException as error:
+                    failure = error if isinstance(error, Exception) else asyncio.CancelledError()
+                    for _, future in batch:
+                        if not future.done():
+                            future.set_exception(failure)
+                    if not isinstance(error, Exception):
+                        raise
+                else:
+                    for (_, future), outcome in zip(batch, outcomes, strict=True):
+                        if not future.done():
+                            future.set_result(outcome)
+        finally:
+            self._sender = None
+
+    def _take(self) -> list[tuple[JobSpec, "asyncio.Future[Enqueued]"]]:
+        size = taken = 0
+        for spec, _ in self._waiting:
+            size += len(spec.payload)
+            if taken and (taken == MAX_BATCH_ITEMS or size > MAX_BATCH_BYTES):
+                break
+            taken += 1
+        batch, self._waiting = self._waiting[:taken], self._waiting[taken:]
+        return batch
+
+
+async def submit_specs(store: AsyncStore, queue: str, specs: Sequence[JobSpec]) -> list[Enqueued]:
+    """Stores jobs of one queue in one call, the queue's entry in the registry first."""
+    await store.know_queue(queue)
+    return await store.run(calls.enqueue(store.keys.queue(queue), specs))
+
+
+def chunks(specs: Sequence[JobSpec]) -> list[Sequence[JobSpec]]:
+    """Splits submissions into calls bounded in items and bytes."""
+    out: list[Sequence[JobSpec]] = []
+    start = size = 0
+    for i, spec in enumerate(specs):
+        size += len(spec.payload)
+        if i > start and (i - start == calls.MAX_ITEMS or size > MAX_BATCH_BYTES):
+            out.append(specs[start:i])
+            start, size = i, len(spec.payload)
+    if len(specs) > start:
+        out.append(specs[start:])
+    return out
+
+
+class AsyncClient:
+    """Submission and look-ups over one event loop."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self.store = store
+        self._batchers: dict[str, _Batcher] = {}
+        self._waiters = Waiters(store)
+
+    @classmethod
+    def from_url(cls, url: str, namespace: str, **options: Any) -> "AsyncClient":
+        return cls(AsyncStore.from_url(url, Keys(namespace), **options))
+
+    async def submit(self, queue: str, spec: JobSpec) -> Enqueued:
+        """Stores one job; concurrent calls share a round trip. Raises what ``refusal`` says."""
+        calls.check_spec(spec)
+        batcher = self._batchers.get(queue)
+        if batcher is None:
+            batcher = self._batchers[queue] = _Batcher(self.store, queue)
+        outcome = await batcher.submit(spec)
+        error = refusal(queue, spec, outcome)
+        if error is not None:
+            raise error
+        return outcome
+
+    async def submit_many(self, queue: str, specs: Sequence[JobSpec]) -> list[Enqueued]:
+        """Stores many jobs; answers an outcome each and raises only when a call itself failed."""
+        for spec in specs:
+            calls.check_spec(spec)
+        out: list[Enqueued] = []
+        for chunk in chunks(specs):
+            out += await submit_specs(self.store, queue, chunk)
+        return out
+
+    async def job(self, job_id: str) -> Job:
+        """All that is kept of a job. Raises ``JobNotFound``."""
+        queue, ulid = split_id(job_id)
+        (job,) = await self.store.run(calls.show(self.store.keys.queue(queue), [ulid]))
+        if job is None:
+            raise JobNotFound(job_id)
+        return job
+
+    async def cancel(self, job_id: str, reason: str = "cancelled") -> State:
+        """Cancels a job; a running one is asked to stop. Raises ``JobNotFound``, ``WrongState``."""
+        queue, ulid = split_id(job_id)
+        ((word, state),) = await self.store.run(
+            calls.cancel(self.store.keys.queue(queue), [ulid], reason)
+        )
+        return cancel_outcome(job_id, word, state)
+
+    async def result(self, job_id: str, timeout: float | None = None) -> Any:
+        """Waits for the job's end, at most ``timeout`` seconds; answers its result or raises how it ended."""
+        if not await self.wait(job_id, timeout):
+            raise ResultTimeout(f"job {job_id} had not ended after {timeout} s; it goes on")
+        queue, ulid = split_id(job_id)
+        (job,) = await self.store.run(calls.show(self.store.keys.queue(queue), [ulid]))
+        return result_of(job, job_id)
+
+    async def wait(self, job_id: str, timeout: float | None = None) -> bool:
+        """Waits for the job's end; False when ``timeout`` seconds ran out. Raises ``JobNotFound``."""
+        queue, ulid = split_id(job_id)
+        keys = self.store.keys.queue(queue)
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        async with self._waiters.listen(keys.done_channel(ulid)) as ended:
+            while True:
+                (state,) = await self.store.run(calls.watch(keys, [ulid]))
+                if state is None:
+                    raise JobNotFound(job_id)
+                if state in TERMINAL:
+                    return True
+                pause = RECHECK_SECONDS
+                if until is not None:
+                    pause = min(pause, until - loop.time())
+                    if pause <= 0:
+                        return False
+                try:
+                    await asyncio.wait_for(ended.wait(), pause)
+                except TimeoutError:
+                    continue
+
+    async def close(self) -> None:
+        await self._waiters.close()
+        await self.store.close()
+
+
+class SyncClient:
+    """The same for code without an event loop; safe over threads."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    @classmethod
+    def from_url(cls, url: str, namespace: str, **options: Any) -> "SyncClient":
+        return cls(Store.from_url(url, Keys(namespace), **options))
+
+    def submit(self, queue: str, spec: JobSpec) -> Enqueued:
+        """Stores one job. Raises what ``refusal`` says."""
+        (outcome,) = self.submit_many(queue, [spec])
+        error = refusal(queue, spec, outcome)
+        if error is not None:
+            raise error
+        return outcome
+
+    def submit_many(self, queue: str, specs: Sequence[JobSpec]) -> list[Enqueued]:
+        """Stores many jobs; answers an outcome each and raises only when a call itself failed."""
+        for spec in specs:
+            calls.check_spec(spec)
+        self.store.know_queue(queue)
+        out: list[Enqueued] = []
+        for chunk in chunks(specs):
+            outcomes = self.store.run(calls.enqueue(self.store.keys.queue(queue), chunk))
+            out += outcomes
+        return out
+
+    def job(self, job_id: str) -> Job:
+        """All that is kept of a job. Raises ``JobNotFound``."""
+        queue, ulid = split_id(job_id)
+        (job,) = self.store.run(calls.show(self.store.keys.queue(queue), [ulid]))
+        if job is None:
+            raise JobNotFound(job_id)
+        return job
+
+    def cancel(self, job_id: str, reason: str = "cancelled") -> State:
+        """Cancels a job; a running one is asked to stop. Raises ``JobNotFound``, ``WrongState``."""
+        queue, ulid = split_id(job_id)
+        ((word, state),) = self.store.run(
+            calls.cancel(self.store.keys.queue(queue), [ulid], reason)
+        )
+        return cancel_outcome(job_id, word, state)
+
+    def result(self, job_id: str, timeout: float | None = None) -> Any:
+        """Waits for the job's end, at most ``timeout`` seconds; answers its result or raises how it ended."""
+        queue, ulid = split_id(job_id)
+        keys = self.store.keys.queue(queue)
+        if not self.store.wait_message(
+            keys.done_channel(ulid), lambda: self._ended(job_id), timeout, RECHECK_SECONDS
+        ):
+            raise ResultTimeout(f"job {job_id} had not ended after {timeout} s; it goes on")
+        (job,) = self.store.run(calls.show(keys, [ulid]))
+        return result_of(job, job_id)
+
+    def _ended(self, job_id: str) -> bool:
+        queue, ulid = split_id(job_id)
+        (state,) = self.store.run(calls.watch(self.store.keys.queue(queue), [ulid]))
+        if state is None:
+            raise JobNotFound(job_id)
+        return state in TERMINAL
+
+    def close(self) -> None:
+        self.store.close()

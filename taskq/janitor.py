@@ -1,0 +1,218 @@
+"""The janitor: returns expired leases to the queue, promotes what is due, ends what expired, trims.
+
+Any number may run: every worker and API process ticks one, and ``taskq janitor`` runs it alone. A duty
+is done only where its last tick, kept per duty in the queue, is old enough; doing it twice is harmless.
+"""
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from taskq import calls
+from taskq.errors import TaskqError, Unavailable
+from taskq.keys import QueueKeys
+from taskq.store import AsyncStore
+
+logger = logging.getLogger("taskq.janitor")
+
+MAX_PAGES = 100
+"""Pages of one duty in one round; the rest is the next round's."""
+
+SQUEEZE_AT = ((0.98, 4), (0.96, 3), (0.93, 2), (0.90, 1))
+"""Share of maxmemory from which ended jobs are dropped early, and how far (see ``trim.lua``)."""
+
+
+class OutageWatch:
+    """Tells when Redis was away or its clock jumped: the grounds on which a reap asks for amnesty.
+
+    Only a hint: the script grants it by the server's own record (see ``reap.lua``).
+    """
+
+    def __init__(self, lease_seconds: float) -> None:
+        self._lease = lease_seconds
+        self._failing_since: float | None = None
+        self._until = 0.0
+        self._offset: float | None = None
+
+    def failed(self) -> None:
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+
+    def answered(self, server_ms: float, uptime_seconds: int) -> None:
+        """Call with the server's clock and age after each round that went through."""
+        now = time.monotonic()
+        if self._failing_since is not None and now - self._failing_since > self._lease / 3:
+            self._until = now + self._lease
+        self._failing_since = None
+        offset = server_ms / 1000 - now
+        if self._offset is not None and offset - self._offset > self._lease / 3:
+            self._until = now + self._lease
+        self._offset = offset
+        if uptime_seconds < self._lease:
+            self._until = max(self._until, now + 1)
+
+    @property
+    def amnesty(self) -> bool:
+        return time.monotonic() < self._until
+
+
+class Janitor:
+    """Ticks over all queues every ``every_seconds``, until cancelled."""
+
+    def __init__(self, store: AsyncStore, *, every_seconds: float, lease_seconds: float) -> None:
+        self._store = store
+        self._every = every_seconds
+        self._lease_ms = round(lease_seconds * 1000)
+        self._outage = OutageWatch(lease_seconds)
+        self._own_queues: set[str] = set()
+        self.rounds = 0
+
+    def serve(self, *queues: str) -> None:
+        """Names queues that this process knows: they are entered in the registry at each round."""
+        self._own_queues.update(queues)
+
+    async def run(self) -> None:
+        """Rounds for ever; a round that fails is logged and the next one comes all the same."""
+        while True:
+            try:
+                await self.round()
+            except Unavailable as error:
+                self._outage.failed()
+                logger.warning("janitor: %s", error)
+            except Exception:
+                logger.exception("janitor: a round failed")
+            # Spread, so that the janitors of many processes do not all look at once.
+            await asyncio.sleep(self._every * random.uniform(0.7, 1.1))
+
+    async def round(self) -> dict[str, int]:
+        """One look at every queue; answers how many jobs each duty moved."""
+        names = await self._queues()
+        done: dict[str, int] = {}
+        squeeze = await self._server()
+        for name in names:
+            try:
+                for duty, count in (
+                    await self._queue(self._store.keys.queue(name), squeeze)
+                ).items():
+                    done[duty] = done.get(duty, 0) + count
+            except Unavailable:
+                raise
+            except TaskqError as error:
+                # One broken queue must not keep the others from their janitor.
+                logger.error("janitor: queue %s: %s", name, error)
+        self.rounds += 1
+        return done
+
+    async def _queues(self) -> list[str]:
+        keys = self._store.keys
+        commands: list[tuple[Any, ...]] = []
+        if self._own_queues:
+            commands.append(("SADD", keys.queues, *sorted(self._own_queues)))
+        commands.append(("SMEMBERS", keys.queues))
+        members = (await self._store.pipeline(commands))[-1]
+        if isinstance(members, Exception):
+            raise TaskqError(f"{keys.queues} cannot be read: {members}")
+        return sorted(member.decode() for member in members)
+
+    async def _server(self) -> int:
+        """Asks for the server's clock and memory; answers how far to squeeze."""
+        clock, info = await self._store.pipeline([("TIME",), ("INFO",)])
+        if isinstance(clock, Exception) or isinstance(info, Exception):
+            return 0
+        facts = info if isinstance(info, dict) else {}
+        self._outage.answered(
+            int(clock[0]) * 1000 + int(clock[1]) / 1000,
+            int(facts.get("uptime_in_seconds", 1 << 30)),
+        )
+        limit = int(facts.get("maxmemory", 0))
+        share = int(facts.get("used_memory", 0)) / limit if limit else 0.0
+        return next((how_far for at, how_far in SQUEEZE_AT if share >= at), 0)
+
+    async def _queue(self, keys: QueueKeys, squeeze: int) -> dict[str, int]:
+        duties: dict[str, tuple[float, Callable[[], Awaitable[int]]]] = {
+            "reap": (1, lambda: self._reap(keys)),
+            "promote": (1, lambda: self._promote(keys)),
+            "expire": (1, lambda: self._expire(keys)),
+            "trim": (5, lambda: self._trim(keys, squeeze)),
+            "rollup": (60, lambda: self._store.run(calls.rollup(keys))),
+        }
+        due = await self._due(keys, {duty: rounds for duty, (rounds, _) in duties.items()}, squeeze)
+        done = {}
+        for duty in due:
+            done[duty] = await duties[duty][1]()
+        return done
+
+    async def _due(self, keys: QueueKeys, rounds: dict[str, float], squeeze: int) -> list[str]:
+        """Duties whose last tick is old, marked as ticked now. A tick in the future counts as old."""
+        names = list(rounds)
+        clock, ticks = await self._store.pipeline(
+            [("TIME",), ("HMGET", keys.ticks, *(f"tick:{name}" for name in names))]
+        )
+        if isinstance(ticks, Exception) or isinstance(clock, Exception):
+            return names
+        now = int(clock[0]) * 1000 + int(clock[1]) // 1000
+        due = []
+        for name, tick in zip(names, ticks, strict=True):
+            # Nine tenths: the round of another process a moment ago must not push ours a whole round on.
+            wait = self._every * 1000 * rounds[name] * 0.9
+            last = int(float(tick)) if tick else 0
+            if not 0 <= now - last < wait or (squeeze and name == "trim"):
+                due.append(name)
+        if due:
+            await self._store.pipeline(
+                [("HSET", keys.ticks, *(x for name in due for x in (f"tick:{name}", now)))]
+            )
+        return due
+
+    async def _reap(self, keys: QueueKeys) -> int:
+        jobs = 0
+        for _ in range(MAX_PAGES):
+            reaped = await self._store.run(
+                calls.reap(keys, lease_ms=self._lease_ms, amnesty=self._outage.amnesty)
+            )
+            jobs += reaped.jobs
+            if reaped.workers or reaped.jobs:
+                logger.warning(
+                    "queue %s: %d workers lost, %d jobs back in line, %d of them ended",
+                    keys.queue,
+                    reaped.workers,
+                    reaped.jobs,
+                    reaped.ended,
+                )
+            if not reaped.more:
+                break
+        return jobs
+
+    async def _promote(self, keys: QueueKeys) -> int:
+        total = 0
+        for _ in range(MAX_PAGES):
+            moved = await self._store.run(calls.promote(keys))
+            total += moved
+            if moved < 1000:
+                break
+        return total
+
+    async def _expire(self, keys: QueueKeys) -> int:
+        total = 0
+        for _ in range(MAX_PAGES):
+            ended, dropped, more = await self._store.run(calls.expire(keys))
+            total += ended + dropped
+            if not more:
+                break
+        return total
+
+    async def _trim(self, keys: QueueKeys, squeeze: int) -> int:
+        total = 0
+        for _ in range(10 if squeeze else MAX_PAGES):
+            dropped, stubs, more = await self._store.run(calls.trim(keys, squeeze=squeeze))
+            total += dropped + stubs
+            if not more:
+                break
+        if squeeze and total:
+            logger.warning(
+                "queue %s: memory is short, %d ended jobs dropped early", keys.queue, total
+            )
+        return total

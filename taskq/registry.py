@@ -1,0 +1,134 @@
+"""What workers tell about themselves: read by dashboards and people, needed by nothing.
+
+``<namespace>:worker:<id>`` is a hash of plain fields with a time to live; ``<namespace>:workers`` orders
+the ids by last sight; ``<namespace>:types`` holds, per job type, the JSON that workers publish.
+"""
+
+import json
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from taskq.store import AsyncStore
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerInfo:
+    """One worker process (a child of a supervisor). Times are ms since the epoch, of that host's clock."""
+
+    id: str
+    host: str
+    pid: int
+    supervisor_pid: int
+    version: str
+    started_at: int
+    seen_at: int
+    state: str
+    """``running``, ``quiet`` (claims nothing) or ``stopping``."""
+    queues: tuple[str, ...]
+    types: tuple[str, ...]
+    slots: int
+    busy: int
+
+    def fields(self) -> dict[str, str]:
+        return {
+            "host": self.host,
+            "pid": str(self.pid),
+            "supervisor_pid": str(self.supervisor_pid),
+            "version": self.version,
+            "started_at": str(self.started_at),
+            "seen_at": str(self.seen_at),
+            "state": self.state,
+            "queues": " ".join(self.queues),
+            "types": " ".join(self.types),
+            "slots": str(self.slots),
+            "busy": str(self.busy),
+        }
+
+    @classmethod
+    def parse(cls, worker: str, fields: dict[str, str]) -> "WorkerInfo":
+        def number(name: str) -> int:
+            return int(fields.get(name) or 0)
+
+        return cls(
+            id=worker,
+            host=fields.get("host", ""),
+            pid=number("pid"),
+            supervisor_pid=number("supervisor_pid"),
+            version=fields.get("version", ""),
+            started_at=number("started_at"),
+            seen_at=number("seen_at"),
+            state=fields.get("state", ""),
+            queues=tuple(fields.get("queues", "").split()),
+            types=tuple(fields.get("types", "").split()),
+            slots=number("slots"),
+            busy=number("busy"),
+        )
+
+
+class Registry:
+    """Writes and reads the records."""
+
+    def __init__(self, store: AsyncStore, *, ttl_seconds: float) -> None:
+        self._store = store
+        self._ttl_ms = round(ttl_seconds * 1000)
+
+    async def tell(self, worker: WorkerInfo, schemas: dict[str, Any] | None = None) -> None:
+        """Renews a worker's record; ``schemas`` (job type -> what to publish) at its start."""
+        keys = self._store.keys
+        pairs = [x for pair in worker.fields().items() for x in pair]
+        commands: list[tuple[Any, ...]] = [
+            ("HSET", keys.worker(worker.id), *pairs),
+            ("PEXPIRE", keys.worker(worker.id), self._ttl_ms),
+            ("ZADD", keys.workers, worker.seen_at, worker.id),
+        ]
+        if schemas:
+            described = [x for name, about in schemas.items() for x in (name, json.dumps(about))]
+            commands.append(("HSET", keys.types, *described))
+        await self._store.pipeline(commands)
+
+    async def forget(self, *workers: str) -> None:
+        keys = self._store.keys
+        if workers:
+            await self._store.pipeline(
+                [
+                    ("ZREM", keys.workers, *workers),
+                    ("DEL", *(keys.worker(worker) for worker in workers)),
+                ]
+            )
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Workers that were seen lately; entries whose record has run out are dropped on the way."""
+        keys = self._store.keys
+        (ids,) = await self._store.pipeline([("ZRANGE", keys.workers, 0, 999)])
+        if isinstance(ids, Exception) or not ids:
+            return []
+        names = [worker.decode() for worker in ids]
+        records = await self._store.pipeline([("HGETALL", keys.worker(name)) for name in names])
+        out, gone = [], []
+        for name, record in zip(names, records, strict=True):
+            if isinstance(record, Exception) or not record:
+                gone.append(name)
+            else:
+                out.append(WorkerInfo.parse(name, _decoded(record)))
+        if gone:
+            await self.forget(*gone)
+        return out
+
+    async def types(self) -> dict[str, Any]:
+        """What workers published per job type."""
+        (record,) = await self._store.pipeline([("HGETALL", self._store.keys.types)])
+        if isinstance(record, Exception):
+            return {}
+        return {name: json.loads(about) for name, about in _decoded(record).items()}
+
+
+def _decoded(record: Any) -> dict[str, str]:
+    pairs = (
+        record.items() if isinstance(record, dict) else zip(record[::2], record[1::2], strict=True)
+    )
+    return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in pairs}
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
