@@ -1,0 +1,167 @@
+"""Is this server one that keeps jobs? Version, eviction, durability and headroom, asked in one round trip.
+
+A *problem* would lose jobs or cannot work: processes refuse to start with it. A *warning* is the
+operator's to weigh. What a managed server does not tell is listed as unknown and never guessed.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from taskq.errors import UnsafeServerError
+from taskq.store import AsyncStore, translate
+
+MIN_VERSION: Mapping[str, tuple[int, int]] = {"redis": (7, 0), "valkey": (7, 2)}
+MIN_LISTPACK_VALUE = 1024
+"""Hashes with longer values are stored as tables, at about twice the memory for a small job."""
+HEADROOM = 0.9
+"""Share of maxmemory from which the janitor drops ended jobs early."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerReport:
+    """What was found. ``problems`` are fatal; ``unknown`` names what the server would not tell."""
+
+    flavour: Literal["redis", "valkey", "unknown"]
+    version: str
+    problems: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def safe(self) -> bool:
+        return not self.problems
+
+
+async def check_server(store: AsyncStore) -> ServerReport:
+    """Looks at the server. Raises ``Unavailable`` when it cannot be asked."""
+    info, config = await store.pipeline([("INFO",), ("CONFIG", "GET", "hash-max-listpack-value")])
+    return judge(_info(info), _config(config))
+
+
+def raise_if_unsafe(report: ServerReport) -> None:
+    """Raises ``UnsafeServerError``, one line, when the report holds a problem."""
+    if report.problems:
+        raise UnsafeServerError(
+            f"this {report.flavour} {report.version} server is not safe for jobs: "
+            + "; ".join(report.problems)
+        )
+
+
+def judge(info: Mapping[str, str] | None, config: Mapping[str, str] | None) -> ServerReport:
+    """The verdict on what INFO and CONFIG said; None where the server refuses the command."""
+    facts = info or {}
+    flavour: Literal["redis", "valkey", "unknown"] = "unknown"
+    if info is not None:
+        flavour = "valkey" if facts.get("server_name") == "valkey" else "redis"
+    version = facts.get(f"{flavour}_version", "") or "unknown"
+    listpack = (config or {}).get("hash-max-listpack-value")
+    warnings = [*_eviction(facts, fatal=False), *_durability(facts), *_headroom(facts)]
+    if listpack is not None and int(listpack) < MIN_LISTPACK_VALUE:
+        warnings.append(
+            f"hash-max-listpack-value is {listpack}: jobs take about twice the memory; "
+            f"set it to {MIN_LISTPACK_VALUE}"
+        )
+    return ServerReport(
+        flavour,
+        version,
+        problems=(
+            *_too_old(flavour, version),
+            *_replica(facts),
+            *_eviction(facts, fatal=True),
+        ),
+        warnings=tuple(warnings),
+        unknown=tuple(_unknown(facts, listpack)),
+    )
+
+
+def _too_old(flavour: str, version: str) -> Iterator[str]:
+    found = tuple(int(n) for n in re.findall(r"\d+", version)[:2])
+    least = MIN_VERSION.get(flavour)
+    if least and found and found < least:
+        yield (
+            f"{flavour} {version} is too old: taskq needs Redis 7.0 or Valkey 7.2, or newer "
+            "(its scripts carry flags that older servers refuse)"
+        )
+
+
+def _replica(facts: Mapping[str, str]) -> Iterator[str]:
+    if facts.get("role") == "slave":
+        kind = "writable" if facts.get("slave_read_only") == "0" else "read-only"
+        yield f"it is a {kind} replica: point taskq at the primary"
+
+
+def _eviction(facts: Mapping[str, str], *, fatal: bool) -> Iterator[str]:
+    """An evicting policy deletes jobs silently, but only once there is a limit to reach."""
+    policy = facts.get("maxmemory_policy", "noeviction")
+    limited = facts.get("maxmemory", "0") != "0"
+    if policy == "noeviction" or limited != fatal:
+        return
+    if fatal:
+        yield f"maxmemory-policy {policy} would evict jobs: set maxmemory-policy noeviction"
+    else:
+        yield (
+            f"maxmemory-policy is {policy}: harmless while maxmemory is 0, but jobs would be evicted "
+            "as soon as it is set; set maxmemory-policy noeviction"
+        )
+
+
+def _durability(facts: Mapping[str, str]) -> Iterator[str]:
+    if facts.get("aof_enabled") == "0":
+        yield "the append-only file is off: a restart of the server loses jobs; set appendonly yes"
+    elif facts.get("aof_last_write_status", "ok") != "ok":
+        yield "the last write to the append-only file failed: look at the disk and the server's log"
+
+
+def _headroom(facts: Mapping[str, str]) -> Iterator[str]:
+    limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
+    if limit and used > HEADROOM * limit:
+        yield (
+            f"memory is at {100 * used // limit} % of maxmemory: at 100 % new jobs are refused; "
+            "raise maxmemory or keep ended jobs for less long"
+        )
+
+
+def _unknown(facts: Mapping[str, str], listpack: str | None) -> Iterator[str]:
+    for name, field in (
+        ("version", "redis_version"),
+        ("role", "role"),
+        ("maxmemory-policy", "maxmemory_policy"),
+        ("maxmemory", "maxmemory"),
+        ("appendonly", "aof_enabled"),
+    ):
+        if field not in facts:
+            yield name
+    if listpack is None:
+        yield "hash-max-listpack-value"
+
+
+def _info(reply: Any) -> dict[str, str] | None:
+    """INFO as text. redis-py answers a dict with numbers parsed, a bare connection the text itself."""
+    if isinstance(reply, Exception):
+        _raise_unless_refused(reply)
+        return None
+    if isinstance(reply, dict):
+        return {_text(key): _text(value) for key, value in reply.items()}
+    lines = (line.partition(":") for line in _text(reply).splitlines() if ":" in line)
+    return {key: value for key, _, value in lines}
+
+
+def _config(reply: Any) -> dict[str, str] | None:
+    if isinstance(reply, Exception):
+        _raise_unless_refused(reply)
+        return None
+    items = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {_text(key): _text(value) for key, value in items}
+
+
+def _raise_unless_refused(error: Exception) -> None:
+    """Managed servers forbid or rename commands: that is an answer. Anything else is a failure."""
+    text = str(error).lower()
+    if not any(sign in text for sign in ("no permissions", "noperm", "unknown", "unsupported")):
+        raise translate(error) from error
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
