@@ -5,6 +5,7 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   limit        int     jobs at most
 -- REPLY  jobs ended, results dropped, more (0 or 1)
+-- REPLY  whole        BROKEN_KEY
 -- @include _clock _config _stats _bulk _history _lines _job _close _trim
 if not readable_zset('expiring') then return redis.error_reply('BROKEN_KEY expiring') end
 local due = redis.call('ZRANGEBYSCORE', prefix .. 'expiring', '-inf', NOW, 'LIMIT', 0, limit)

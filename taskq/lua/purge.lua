@@ -7,6 +7,7 @@
 -- ARGV   job_type     str     only this type; '' for all
 -- ITEMS  wanted_state state str
 -- REPLY  jobs purged, more (0 or 1)
+-- REPLY  whole        BROKEN_KEY
 -- @include _clock _config _stats _bulk _history _lines _job _close _trim _each_waiting
 local wanted, done, looked, more, told = {}, 0, 0, 0, {}
 for i = 1, wanted_state_count do wanted[wanted_state(i)] = true end

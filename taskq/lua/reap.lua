@@ -13,7 +13,7 @@
 -- ARGV   max_crashes  int
 -- ARGV   max_lost     int
 -- ITEMS  item         worker str, counter str, reason str
--- REPLY  whole        OK | AMNESTY
+-- REPLY  whole        OK | AMNESTY | BROKEN_KEY
 -- @include _clock _config _stats _bulk _history _lines _job _close _requeue
 local OLDEST_LEASE = 3600000
 local left, workers, moved, ended, more = limit, 0, 0, 0, false

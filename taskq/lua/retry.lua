@@ -6,6 +6,7 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str, fence str
 -- REPLY  per item     QUEUED | STALE | WRONG_STATE | UNIQUE | NOT_FOUND | BROKEN
+-- REPLY  whole        BROKEN_KEY
 -- @include _clock _config _stats _bulk _history _lines _job
 local replies, gone, told = {}, {}, {}
 if not readable_zset('failed') then return redis.error_reply('BROKEN_KEY failed') end
