@@ -1,6 +1,7 @@
 #!lua flags=allow-oom
 -- edit: scheduled | queued | retrying -> scheduled | queued
--- Changes the priority of a waiting job (its place moves by the difference), or when it is due.
+-- Changes the priority of a waiting job (its place moves by the difference), or when it is due. What is
+-- so already is left alone: a job in line that is to be due now keeps its place.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str, priority str, run_at_ms str
@@ -17,17 +18,17 @@ local function change(id, priority, run_at)
   local place = tonumber(redis.call('ZSCORE', prefix .. line, id) or nil)
   if not place then return 'BROKEN' end
   local key = prefix .. 'job:' .. id
-  local shift = 0
-  if priority ~= '' then
-    shift = (tonumber(job.priority or 0) - tonumber(priority)) * AGING
+  local shift, old = 0, tonumber(job.priority) or 0
+  if priority ~= '' and tonumber(priority) ~= old then
+    shift = (old - tonumber(priority)) * AGING
     redis.call('HSET', key, 'priority', priority)
     history(id, 'edited', ',"priority":' .. priority)
   end
-  if run_at == '' then
-    if job.state == 'queued' then redis.call('ZADD', prefix .. line, place + shift, id) end
+  local due = tonumber(run_at)
+  if not due or (job.state == 'queued' and due <= NOW) or (job.state == 'scheduled' and due > NOW and due == place) then
+    if job.state == 'queued' and shift ~= 0 then redis.call('ZADD', prefix .. line, place + shift, id) end
     return 'OK'
   end
-  local due = tonumber(run_at)
   redis.call('ZREM', prefix .. line, id)
   if job.state == 'queued' then line_taken(job.type) end
   local new_priority = priority ~= '' and priority or job.priority
