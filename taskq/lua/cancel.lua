@@ -8,7 +8,7 @@
 -- ITEMS  item         id str
 -- REPLY  per item     CANCELLED | CANCELLING | ENDED | NOT_FOUND | BROKEN
 -- @include _clock _config _stats _bulk _history _lines _job _close _trim
-local replies, told = {}, {}
+local replies, told, asked = {}, {}, {}
 local ended = 0
 local STUBS = { 'succeeded', 'failed', 'cancelled' }
 for i = 1, item_count do
@@ -26,15 +26,17 @@ for i = 1, item_count do
     if type(set) ~= 'number' then
       replies[i] = 'BROKEN'
     else
-      if not job.cancel then history(id, 'cancel asked') end
-      redis.call('HSET', prefix .. 'job:' .. id, 'cancel', reason)
+      if not job.cancel then
+        redis.call('HSET', prefix .. 'job:' .. id, 'cancel', reason)
+        history(id, 'cancel asked')
+        asked[#asked + 1] = id
+      end
       local control = prefix .. 'control:' .. (job.worker or '')
       if redis.pcall('LLEN', control) == 0 then
         redis.call('LPUSH', control, 'beat')
         redis.call('EXPIRE', control, 60)
       end
       replies[i] = 'CANCELLING'
-      told[#told + 1] = id
     end
   else
     local line = job.state == 'queued' and 'ready:' .. job.type or job.state
@@ -57,5 +59,6 @@ if ended > 0 then
   trim_stubs('cancelled', ended + 1)
 end
 flush_stats()
+tell('cancelling', asked)
 tell('cancelled', told)
 return replies
