@@ -25,7 +25,9 @@ def piece(name: str) -> str:
 
 def code(text: str) -> str:
     """A script without its comments."""
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("--", "#!")))
+    return "\n".join(
+        line for line in text.splitlines() if not line.lstrip().startswith(("--", "#!"))
+    )
 
 
 def words(text: str) -> set[str]:

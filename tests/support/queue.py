@@ -91,7 +91,9 @@ class Bench:
         """Claims and answers the jobs."""
         return list(self.claim(worker, most, job_types or (TYPE,)).jobs)
 
-    def finish(self, *jobs: Claimed, worker: str = "w1", result: bytes = b"1", **more: Any) -> list[str]:
+    def finish(
+        self, *jobs: Claimed, worker: str = "w1", result: bytes = b"1", **more: Any
+    ) -> list[str]:
         done = [Success(j.ulid, j.fence, result, **more) for j in jobs]
         return self.run(calls.finish(self.keys, worker, done, now=self.now))
 
