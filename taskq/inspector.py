@@ -1,0 +1,379 @@
+"""Looks at queues without changing anything: what the CLI and the API show.
+
+Nothing here costs more with more jobs: counts come from the lengths of containers, lists of jobs in
+bounded pages, statistics from per-minute hashes.
+"""
+
+import asyncio
+import base64
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taskq import calls
+from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, TaskqError
+from taskq.ids import check_queue, split_id
+from taskq.keys import QueueKeys
+from taskq.model import Job, QueueInfo
+from taskq.registry import Registry, WorkerInfo
+from taskq.states import State
+from taskq.store import AsyncStore
+
+PAGE_BUDGET = 1000
+"""Entries that one page of jobs looks at, at most."""
+PAGE_CALLS = 200
+"""Calls that one page of jobs makes, at most: empty queues and states cost one each."""
+
+STATE_ORDER = (
+    State.RUNNING,
+    State.QUEUED,
+    State.RETRYING,
+    State.SCHEDULED,
+    State.BLOCKED,
+    State.FAILED,
+    State.SUCCEEDED,
+    State.CANCELLED,
+)
+"""The order in which a list over all states shows them: what is going on first."""
+
+MINUTES_KEPT = 120
+"""Minutes that are read one by one; what is older comes from ten-minute sums."""
+MINUTES_MAX = 2880
+
+
+@dataclass(frozen=True, slots=True)
+class JobPage:
+    """Jobs without payloads; ``looked`` entries were looked at; ``cursor`` goes on, None at the end.
+
+    An empty page with a cursor is no end: the filter matched nothing so far.
+    """
+
+    jobs: tuple[Job, ...]
+    looked: int
+    cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Percentiles in ms, read from a histogram of half octaves: off by a fifth at most."""
+
+    count: int
+    p50: float
+    p95: float
+    p99: float
+
+
+@dataclass(frozen=True, slots=True)
+class TypeStatistics:
+    """What happened to the jobs of one type. ``counts`` has the words of the scripts (``succeeded``,
+    ``failed``, ``cancelled``, ``raised``, ``crashes``, ``lost``)."""
+
+    job_type: str
+    counts: dict[str, int]
+    wait: Latency | None
+    run: Latency | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Counts of ``minutes`` minutes from ``at`` (ms) on, over all types."""
+
+    at: int
+    minutes: int
+    counts: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """A stretch of a queue's past, from ``since`` to ``now`` (ms), over all types and by type."""
+
+    queue: str
+    since: int
+    now: int
+    counts: dict[str, int]
+    per_minute: dict[str, float]
+    wait: Latency | None
+    run: Latency | None
+    types: tuple[TypeStatistics, ...]
+    series: tuple[Point, ...]
+
+
+class Inspector:
+    """Reads through one store; keeps nothing."""
+
+    def __init__(self, store: AsyncStore) -> None:
+        self._store = store
+
+    async def queue_names(self) -> list[str]:
+        """Every queue that was ever used, by name."""
+        (names,) = await self._store.pipeline([("SMEMBERS", self._store.keys.queues)])
+        if isinstance(names, Exception):
+            raise TaskqError(f"{self._store.keys.queues} cannot be read: {names}")
+        return sorted(name.decode(errors="replace") for name in names)
+
+    async def queues(self) -> list[QueueInfo]:
+        """One look at every queue, by name."""
+        names = await self.queue_names()
+        out: list[QueueInfo] = []
+        for start in range(0, len(names), 50):
+            looks = (self._look(self._store.keys.queue(name)) for name in names[start : start + 50])
+            out += await asyncio.gather(*looks)
+        return out
+
+    async def queue(self, name: str) -> QueueInfo:
+        """One look at a queue. Raises ``QueueNotFound``, ``InvalidInput``."""
+        keys = self._store.keys.queue(check_queue(name))
+        info = await self._look(keys)
+        if not (any(info.counts.values()) or info.settings):
+            (known,) = await self._store.pipeline([("SISMEMBER", self._store.keys.queues, name)])
+            if known != 1:
+                raise QueueNotFound(name)
+        return info
+
+    async def _look(self, keys: QueueKeys) -> QueueInfo:
+        return await self._store.run(calls.counts(keys))
+
+    async def job(self, job_id: str) -> Job:
+        """All that is kept of a job. Raises ``JobNotFound``, ``InvalidInput``."""
+        queue, ulid = split_id(job_id)
+        (job,) = await self._store.run(calls.show(self._store.keys.queue(queue), [ulid]))
+        if job is None:
+            raise JobNotFound(job_id)
+        return job
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Workers that were seen lately."""
+        return await Registry(self._store, ttl_seconds=60).workers()
+
+    async def jobs(
+        self,
+        *,
+        queue: str | None = None,
+        states: Sequence[State] = STATE_ORDER,
+        job_type: str = "",
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> JobPage:
+        """A page of jobs over one queue or all, state by state in the order given.
+
+        The work of a page is bounded, not the number of jobs that it finds: go on while there is a cursor.
+        Raises ``InvalidInput``.
+        """
+        if not 1 <= limit <= 1000:
+            raise InvalidInput("limit must be from 1 to 1000", field="limit")
+        names = [check_queue(queue)] if queue is not None else await self.queue_names()
+        places = [(name, state) for name in names for state in states]
+        at, inner = _start(places, _decode_cursor(cursor), names, states)
+        found: list[Job] = []
+        looked = 0
+        for _ in range(PAGE_CALLS):
+            if at == len(places):
+                return JobPage(tuple(found), looked, None)
+            name, state = places[at]
+            if len(found) >= limit or looked >= PAGE_BUDGET:
+                return JobPage(tuple(found), looked, _encode_cursor(name, state, inner))
+            page = await self._store.run(
+                calls.page(
+                    self._store.keys.queue(name),
+                    state,
+                    job_type=job_type,
+                    limit=limit - len(found),
+                    budget=PAGE_BUDGET,
+                    cursor=inner,
+                )
+            )
+            found += page.jobs
+            looked += page.looked
+            inner = page.cursor
+            at += 1 if inner is None else 0
+        end = at == len(places)
+        return JobPage(tuple(found), looked, None if end else _encode_cursor(*places[at], inner))
+
+    async def statistics(self, queue: str, minutes: int = 60) -> Statistics:
+        """What happened in the last ``minutes`` minutes, the one that runs included.
+
+        Older than two hours comes in ten-minute steps, so that the stretch may begin up to nine minutes
+        sooner; ``since`` says where. Raises ``InvalidInput``.
+        """
+        if not 1 <= minutes <= MINUTES_MAX:
+            raise InvalidInput(f"minutes must be from 1 to {MINUTES_MAX}", field="minutes")
+        keys = self._store.keys.queue(check_queue(queue))
+        (clock,) = await self._store.pipeline([("TIME",)])
+        now = int(clock[0]) * 1000 + int(clock[1]) // 1000
+        spans = _spans(now // 60_000, minutes)
+        hashes = await self._store.pipeline(
+            [
+                ("HGETALL", keys.stats(first) if length == 1 else keys.stats10(first))
+                for first, length in spans
+            ]
+        )
+        tallies = [_Tally.read(pairs) for pairs in hashes]
+        points = tuple(
+            Point(first * 60_000, length, tally.totals())
+            for (first, length), tally in zip(spans, tallies, strict=True)
+        )
+        return _summary(queue, spans[0][0] * 60_000, now, tallies, points)
+
+
+def unserved(info: QueueInfo, workers: Iterable[WorkerInfo]) -> list[str]:
+    """Job types that wait in a queue although no worker that was seen lately runs them."""
+    served = {t for worker in workers if info.name in worker.queues for t in worker.types}
+    return [line.job_type for line in info.types if line.job_type not in served]
+
+
+# --- cursors of job pages ---------------------------------------------------------------------------
+
+
+def _encode_cursor(queue: str, state: State, inner: calls.Cursor | None) -> str:
+    at = inner or calls.Cursor()
+    text = json.dumps([queue, state.value, at.box, at.score, at.id], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _decode_cursor(cursor: str | None) -> tuple[str, State, calls.Cursor | None] | None:
+    if not cursor:
+        return None
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        queue, state, *inner = json.loads(base64.urlsafe_b64decode(padded.encode("ascii")))
+        box, score, last = (str(part) for part in inner)
+        at = calls.Cursor(box, score, last)
+        return check_queue(queue), State(state), at if box else None
+    except (ValueError, TypeError):
+        raise InvalidInput("this cursor is not one of ours", field="cursor") from None
+
+
+def _start(
+    places: list[tuple[str, State]],
+    cursor: tuple[str, State, calls.Cursor | None] | None,
+    names: Sequence[str],
+    states: Sequence[State],
+) -> tuple[int, calls.Cursor | None]:
+    """Where a page begins. A queue that came since the last page does not shift the place."""
+    if cursor is None:
+        return 0, None
+    queue, state, inner = cursor
+    if state not in states:
+        raise InvalidInput("this cursor belongs to another list", field="cursor")
+    if (queue, state) in places:
+        return places.index((queue, state)), inner
+    return sum(1 for name in names if name < queue) * len(states), None
+
+
+# --- statistics -------------------------------------------------------------------------------------
+
+
+def _spans(this_minute: int, minutes: int) -> list[tuple[int, int]]:
+    """(first minute, length) of the hashes to read, oldest first: ten-minute sums, then minutes."""
+    first = this_minute - minutes + 1
+    edge = (this_minute - MINUTES_KEPT) // 10 * 10
+    if first >= edge:
+        return [(minute, 1) for minute in range(first, this_minute + 1)]
+    sums = [(minute, 10) for minute in range(first // 10 * 10, edge, 10)]
+    return sums + [(minute, 1) for minute in range(edge, this_minute + 1)]
+
+
+class _Tally:
+    """Counters by (word, type) and histograms by (kind, type); type '' is the whole queue's."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], int] = {}
+        self.histograms: dict[tuple[str, str], dict[int, int]] = {}
+
+    @classmethod
+    def read(cls, pairs: Any) -> "_Tally":
+        """Of a stats hash; what cannot be read is passed over, as the scripts do."""
+        tally = cls()
+        if isinstance(pairs, Exception) or not pairs:
+            return tally
+        items = (
+            pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
+        )
+        for field, value in items:
+            parts = field.decode(errors="replace").split(":")
+            try:
+                if len(parts) == 3:
+                    tally._bucket(parts[0], parts[1], int(parts[2]), int(value))
+                else:
+                    tally._count(parts[0], parts[1] if len(parts) == 2 else "", int(value))
+            except ValueError:
+                continue
+        return tally
+
+    def _count(self, word: str, job_type: str, n: int) -> None:
+        self.counts[word, job_type] = self.counts.get((word, job_type), 0) + n
+
+    def _bucket(self, kind: str, job_type: str, bucket: int, n: int) -> None:
+        histogram = self.histograms.setdefault((kind, job_type), {})
+        histogram[bucket] = histogram.get(bucket, 0) + n
+
+    def add(self, other: "_Tally") -> None:
+        for (word, job_type), n in other.counts.items():
+            self._count(word, job_type, n)
+        for (kind, job_type), histogram in other.histograms.items():
+            for bucket, n in histogram.items():
+                self._bucket(kind, job_type, bucket, n)
+
+    def totals(self) -> dict[str, int]:
+        out: dict[str, int] = {}
+        for (word, _), n in sorted(self.counts.items()):
+            out[word] = out.get(word, 0) + n
+        return out
+
+    def latency(self, kind: str, job_type: str | None = None) -> Latency | None:
+        """Of one type, or of all."""
+        merged: dict[int, int] = {}
+        for (of, by), histogram in self.histograms.items():
+            if of == kind and job_type in (None, by):
+                for bucket, n in histogram.items():
+                    merged[bucket] = merged.get(bucket, 0) + n
+        return latency(merged)
+
+    def types(self) -> list[str]:
+        return sorted({t for _, t in (*self.counts, *self.histograms) if t})
+
+
+def latency(histogram: Mapping[int, int]) -> Latency | None:
+    """Percentiles of a histogram in which bucket b holds durations up to 2^(b/2) ms."""
+    total = sum(histogram.values())
+    if total <= 0:
+        return None
+
+    def percentile(share: float) -> float:
+        rank, seen = share * total, 0
+        for bucket in sorted(histogram):
+            n = histogram[bucket]
+            if seen + n >= rank:
+                low = 0.0 if bucket == 0 else 2 ** ((bucket - 1) / 2)
+                return float(round(low + (2 ** (bucket / 2) - low) * (rank - seen) / n, 3))
+            seen += n
+        return float(round(2 ** (max(histogram) / 2), 3))
+
+    return Latency(total, percentile(0.50), percentile(0.95), percentile(0.99))
+
+
+def _summary(
+    queue: str, since: int, now: int, tallies: Iterable[_Tally], points: tuple[Point, ...]
+) -> Statistics:
+    whole = _Tally()
+    for tally in tallies:
+        whole.add(tally)
+    totals = whole.totals()
+    elapsed = max(now - since, 1) / 60_000
+    types = []
+    for job_type in whole.types():
+        counts = {word: n for (word, t), n in sorted(whole.counts.items()) if t == job_type}
+        wait, run = whole.latency("wait", job_type), whole.latency("run", job_type)
+        types.append(TypeStatistics(job_type, counts, wait, run))
+    return Statistics(
+        queue,
+        since,
+        now,
+        totals,
+        {word: round(n / elapsed, 2) for word, n in totals.items()},
+        whole.latency("wait"),
+        whole.latency("run"),
+        tuple(types),
+        points,
+    )

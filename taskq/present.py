@@ -1,0 +1,159 @@
+"""Values as JSON shows them: the one conversion behind ``--json`` and the REST API.
+
+Times are RFC 3339 in UTC with milliseconds, durations are seconds, payloads and results are the JSON
+that was stored (integers exact).
+"""
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from taskq.calls import SETTINGS
+from taskq.inspector import Latency, Statistics, TypeStatistics
+from taskq.model import Job, QueueInfo
+from taskq.registry import WorkerInfo
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES = frozenset({"at", "run_at"})
+
+
+def rfc3339(ms: float | None) -> str | None:
+    """``1750000000000`` -> ``"2025-06-15T15:06:40.000Z"``; None for no time, or one past year 9999."""
+    if ms is None:
+        return None
+    try:
+        at = _EPOCH + timedelta(milliseconds=int(ms))
+    except OverflowError:
+        return None
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def decoded(data: bytes | None) -> Any:
+    """Stored JSON as a value. What is not JSON (a foreign hand wrote it) comes as text."""
+    if data is None:
+        return None
+    try:
+        return json.loads(data)
+    except ValueError:
+        return data.decode(errors="replace")
+
+
+def job_to_dict(job: Job, *, full: bool = True) -> dict[str, Any]:
+    """A job. ``full = False`` is the row of a list: no payload, result, error, progress, history, log."""
+    out: dict[str, Any] = {
+        "id": job.id,
+        "queue": job.queue,
+        "job_type": job.job_type,
+        "state": job.state.value,
+        "priority": job.priority,
+        "attempts": job.attempts,
+        "failures": job.failures,
+        "crashes": job.crashes,
+        "lost": job.lost,
+        "created_at": rfc3339(job.created_at),
+        "eligible_at": rfc3339(job.eligible_at),
+        "started_at": rfc3339(job.started_at),
+        "finished_at": rfc3339(job.finished_at),
+        "worker": job.worker,
+        "reason": job.reason,
+        "cancel_requested": job.cancel_requested,
+    }
+    if full:
+        out |= {
+            "payload": decoded(job.payload),
+            "result": decoded(job.result),
+            "error": job.error,
+            "progress": job.progress,
+            "max_attempts": job.max_attempts,
+            "timeout": None if job.timeout_ms is None else job.timeout_ms / 1000,
+            "unique_key": job.unique_key,
+            "fence": job.fence,
+            "expires_at": rfc3339(job.expires_at),
+            "retried_from": job.retried_from,
+            "stub": job.stub,
+            "history": [_line(line) for line in job.history],
+            "log": [_line(line) for line in job.log],
+        }
+    return out
+
+
+def _line(line: dict[str, Any]) -> dict[str, Any]:
+    """A line of history or log with its times as text."""
+    return {
+        name: rfc3339(value) if name in _TIMES and isinstance(value, (int, float)) else value
+        for name, value in line.items()
+    }
+
+
+def queue_to_dict(info: QueueInfo) -> dict[str, Any]:
+    """A queue: its counts by state, its waiting lines and what is set."""
+    counts = dict(info.counts)
+    workers, quarantined = counts.pop("workers", 0), counts.pop("quarantined", 0)
+    return {
+        "name": info.name,
+        "paused": info.settings.get("paused") == "1",
+        "paused_types": info.settings.get("paused_types", "").split(),
+        "counts": counts,
+        "workers": workers,
+        "quarantined": quarantined,
+        "types": [
+            {
+                "job_type": line.job_type,
+                "waiting": line.waiting,
+                "head_since": rfc3339(line.head_since),
+            }
+            for line in info.types
+        ],
+        "settings": {name: int(info.settings[name]) for name in SETTINGS if name in info.settings},
+    }
+
+
+def worker_to_dict(worker: WorkerInfo) -> dict[str, Any]:
+    """A worker process as it tells about itself."""
+    return {
+        "id": worker.id,
+        "host": worker.host,
+        "pid": worker.pid,
+        "supervisor_pid": worker.supervisor_pid,
+        "version": worker.version,
+        "state": worker.state,
+        "started_at": rfc3339(worker.started_at),
+        "seen_at": rfc3339(worker.seen_at),
+        "queues": list(worker.queues),
+        "job_types": list(worker.types),
+        "slots": worker.slots,
+        "busy": worker.busy,
+    }
+
+
+def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
+    """A stretch of a queue's past; latencies in ms."""
+    return {
+        "queue": statistics.queue,
+        "since": rfc3339(statistics.since),
+        "now": rfc3339(statistics.now),
+        "counts": statistics.counts,
+        "per_minute": statistics.per_minute,
+        "wait_ms": _latency(statistics.wait),
+        "run_ms": _latency(statistics.run),
+        "types": [_type_statistics(of_type) for of_type in statistics.types],
+        "series": [
+            {"at": rfc3339(point.at), "minutes": point.minutes, "counts": point.counts}
+            for point in statistics.series
+        ],
+    }
+
+
+def _type_statistics(of_type: TypeStatistics) -> dict[str, Any]:
+    return {
+        "job_type": of_type.job_type,
+        "counts": of_type.counts,
+        "wait_ms": _latency(of_type.wait),
+        "run_ms": _latency(of_type.run),
+    }
+
+
+def _latency(latency: Latency | None) -> dict[str, float] | None:
+    if latency is None:
+        return None
+    return {"count": latency.count, "p50": latency.p50, "p95": latency.p95, "p99": latency.p99}

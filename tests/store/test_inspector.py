@@ -1,0 +1,282 @@
+"""What is shown of queues, jobs and their past, against a real server."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from support.queue import Bench
+from taskq import calls
+from taskq.errors import InvalidInput, JobNotFound, QueueNotFound
+from taskq.ids import UlidFactory
+from taskq.inspector import Inspector, latency, unserved
+from taskq.keys import Keys
+from taskq.present import job_to_dict, queue_to_dict, rfc3339, statistics_to_dict
+from taskq.registry import WorkerInfo
+from taskq.states import State
+from taskq.store import AsyncStore
+
+ulid = UlidFactory()
+
+
+@pytest.fixture
+async def store(redis_url: str) -> AsyncIterator[AsyncStore]:
+    store = AsyncStore.from_url(redis_url, Keys())
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def look(store: AsyncStore) -> Inspector:
+    return Inspector(store)
+
+
+def bench(url: str, queue: str = "q") -> Bench:
+    """A queue under the server's own clock, since statistics are read by it."""
+    made = Bench.at(url, queue)
+    made.now = None  # type: ignore[assignment]
+    made.store.know_queue(queue)
+    return made
+
+
+def worker(queues: tuple[str, ...], types: tuple[str, ...]) -> WorkerInfo:
+    return WorkerInfo("w1", "h", 1, 0, "0.1", 0, 0, "running", queues, types, 10, 0)
+
+
+# --- queues -----------------------------------------------------------------------------------------
+
+
+async def test_queues_are_listed_by_name_with_their_counts(redis_url: str, look: Inspector) -> None:
+    bench(redis_url, "b").add(ulid(), ulid())
+    bench(redis_url, "a").add(ulid(), job_type="sms")
+    infos = await look.queues()
+    assert [(info.name, info.counts["queued"]) for info in infos] == [("a", 1), ("b", 2)]
+    assert infos[0].types[0].job_type == "sms"
+
+
+async def test_no_queue_is_an_empty_list(redis_url: str, look: Inspector) -> None:
+    assert await look.queues() == []
+    assert (await look.jobs()).jobs == ()
+
+
+async def test_a_queue_exists_from_its_first_job_or_setting_on(
+    redis_url: str, look: Inspector
+) -> None:
+    with pytest.raises(QueueNotFound):
+        await look.queue("q")
+    bench(redis_url).configure(max_depth=5)
+    assert (await look.queue("q")).settings == {"max_depth": "5"}
+    with pytest.raises(InvalidInput):
+        await look.queue("no queue}")
+
+
+async def test_a_queue_outside_the_registry_is_still_seen(
+    redis_url: str, store: AsyncStore, look: Inspector
+) -> None:
+    bench(redis_url).add(ulid())
+    await store.pipeline([("DEL", store.keys.queues)])
+    assert (await look.queue("q")).counts["queued"] == 1
+
+
+async def test_types_that_nobody_runs_are_named(redis_url: str, look: Inspector) -> None:
+    bench(redis_url).add(ulid())
+    info = await look.queue("q")
+    assert unserved(info, []) == ["mail"]
+    assert unserved(info, [worker(("other",), ("mail",))]) == ["mail"]
+    assert unserved(info, [worker(("q",), ("sms",))]) == ["mail"]
+    assert unserved(info, [worker(("q",), ("mail",))]) == []
+
+
+async def test_the_dict_of_a_queue_tells_settings_as_values(
+    redis_url: str, look: Inspector
+) -> None:
+    bench(redis_url).configure(paused=True, paused_types=["b", "a"], aging_ms=0)
+    shown = queue_to_dict(await look.queue("q"))
+    assert (shown["paused"], shown["paused_types"]) == (True, ["a", "b"])
+    assert shown["settings"] == {"aging_ms": 0}
+    assert shown["counts"]["queued"] == 0
+    json.dumps(shown)
+
+
+# --- jobs -------------------------------------------------------------------------------------------
+
+
+async def test_a_job_is_shown_whole(redis_url: str, look: Inspector) -> None:
+    made, one = bench(redis_url), ulid()
+    payload = b'{"n":12345678901234567890,"e":[],"o":{}}'
+    made.add(one, payload=payload)
+    shown = job_to_dict(await look.job(f"q:{one}"))
+    assert shown["payload"] == {"n": 12345678901234567890, "e": [], "o": {}}
+    assert (shown["id"], shown["job_type"], shown["state"]) == (f"q:{one}", "mail", "queued")
+    assert shown["created_at"].endswith("Z")
+    with pytest.raises(JobNotFound):
+        await look.job(f"q:{ulid()}")
+
+
+async def test_rows_of_a_list_carry_no_payload(redis_url: str, look: Inspector) -> None:
+    bench(redis_url).add(ulid(), payload=b'"secret"')
+    (job,) = (await look.jobs()).jobs
+    row = job_to_dict(job, full=False)
+    assert "payload" not in row
+    assert "secret" not in json.dumps(row)
+
+
+async def test_history_tells_times_as_text(redis_url: str, look: Inspector) -> None:
+    made, one = bench(redis_url), ulid()
+    made.add(one)
+    made.fail(*made.take())
+    (line,) = job_to_dict(await look.job(f"q:{one}"))["history"]
+    assert line["event"] == "failed"
+    assert line["at"].endswith("Z")
+
+
+async def test_every_job_is_on_exactly_one_page(redis_url: str, look: Inspector) -> None:
+    everything = set()
+    for name in ("a", "b"):
+        made = bench(redis_url, name)
+        for state_of in range(5):
+            ids = [ulid() for _ in range(7)]
+            everything |= {f"{name}:{i}" for i in ids}
+            made.add(*ids, delay_ms=60_000 if state_of == 1 else None)
+            if state_of == 2:
+                made.finish(*made.take(most=7))
+            elif state_of == 3:
+                made.take(most=7)
+            elif state_of == 4:
+                made.cancel(*ids)
+    seen: list[str] = []
+    cursor = None
+    while True:
+        page = await look.jobs(limit=4, cursor=cursor)
+        assert len(page.jobs) <= 4
+        seen += [job.id for job in page.jobs]
+        cursor = page.cursor
+        if cursor is None:
+            break
+    assert sorted(seen) == sorted(everything)
+    assert len(seen) == len(set(seen)) == 70
+
+
+async def test_a_list_can_be_narrowed(redis_url: str, look: Inspector) -> None:
+    made, other = bench(redis_url), bench(redis_url, "other")
+    ids = [ulid() for _ in range(3)]
+    made.add(*ids)
+    made.add(ulid(), job_type="sms")
+    other.add(ulid())
+    page = await look.jobs(queue="q", states=[State.QUEUED], job_type="mail")
+    assert [job.ulid for job in page.jobs] == ids
+    assert (await look.jobs(queue="q", states=[State.FAILED])).jobs == ()
+
+
+@pytest.mark.parametrize("cursor", ["nonsense", "W10", "WyJxIiwibm9uZSIsIiIsIiIsIiJd", "ä"])
+async def test_a_foreign_cursor_is_refused(redis_url: str, look: Inspector, cursor: str) -> None:
+    with pytest.raises(InvalidInput):
+        await look.jobs(cursor=cursor)
+
+
+async def test_a_page_over_very_many_queues_is_bounded(redis_url: str, look: Inspector) -> None:
+    store = bench(redis_url, "zz")
+    store.add(ulid())
+    store.redis.sadd(Keys().queues, *(f"q{n}" for n in range(60)))
+    page = await look.jobs()
+    assert (page.jobs, page.cursor is not None) == ((), True)
+    pages = 1
+    while page.cursor is not None and not page.jobs:
+        page = await look.jobs(cursor=page.cursor)
+        pages += 1
+    assert [job.queue for job in page.jobs] == ["zz"]
+    assert pages < 6
+
+
+# --- statistics -------------------------------------------------------------------------------------
+
+
+async def test_statistics_count_what_happened_by_type(redis_url: str, look: Inspector) -> None:
+    made = bench(redis_url)
+    made.add(*(ulid() for _ in range(5)))
+    made.add(ulid(), job_type="sms")
+    made.finish(*made.take(most=3))
+    made.fail(*made.take(), max_attempts=1)
+    found = await look.statistics("q")
+    assert found.counts["enqueued"] == 6
+    assert (found.counts["succeeded"], found.counts["failed"], found.counts["raised"]) == (3, 1, 1)
+    (mail,) = found.types
+    assert mail.counts == {"failed": 1, "raised": 1, "succeeded": 3}
+    assert mail.run is not None
+    assert (mail.run.count, found.wait and found.wait.count) == (4, 4)
+    assert found.per_minute["enqueued"] == pytest.approx(6 / 59.5, abs=0.02)
+    assert len(found.series) == 60
+    assert sum(point.counts.get("enqueued", 0) for point in found.series) == 6
+    json.dumps(statistics_to_dict(found))
+
+
+async def test_statistics_of_an_unused_queue_are_empty(redis_url: str, look: Inspector) -> None:
+    found = await look.statistics("q", 5)
+    assert (found.counts, found.wait, found.types) == ({}, None, ())
+    with pytest.raises(InvalidInput):
+        await look.statistics("q", 0)
+
+
+async def test_the_past_beyond_two_hours_comes_from_ten_minute_sums(
+    redis_url: str, store: AsyncStore, look: Inspector
+) -> None:
+    keys = store.keys.queue("q")
+    ((seconds, _),) = await store.pipeline([("TIME",)])
+    minute = int(seconds) // 60
+    long_ago = (minute - 600) // 10 * 10
+    await store.pipeline(
+        [
+            ("HSET", keys.stats10(long_ago), "enqueued", 100, "run:mail:20", 7),
+            # Its minutes are summed as well as still there: they must not count twice.
+            ("HSET", keys.stats(minute - 60), "enqueued", 10),
+            ("HSET", keys.stats10((minute - 60) // 10 * 10), "enqueued", 10),
+            ("HSET", keys.stats(minute), "enqueued", 1),
+        ]
+    )
+    assert (await look.statistics("q", 2)).counts["enqueued"] == 1
+    assert (await look.statistics("q", 120)).counts["enqueued"] == 11
+    day = await look.statistics("q", 1440)
+    assert day.counts["enqueued"] == 111
+    assert day.run is not None
+    assert day.run.count == 7
+    assert sum(point.minutes for point in day.series) in range(1440, 1451)
+
+
+async def test_a_broken_stats_hash_is_passed_over(
+    redis_url: str, store: AsyncStore, look: Inspector
+) -> None:
+    keys = store.keys.queue("q")
+    ((seconds, _),) = await store.pipeline([("TIME",)])
+    await store.pipeline(
+        [
+            ("SET", keys.stats(int(seconds) // 60 - 1), "not a hash"),
+            ("HSET", keys.stats(int(seconds) // 60), "enqueued", 1, "odd:x", "text", "run:x:y", 1),
+        ]
+    )
+    assert (await look.statistics("q")).counts == {"enqueued": 1}
+
+
+def test_percentiles_lie_in_the_bucket_of_their_rank() -> None:
+    assert latency({}) is None
+    found = latency({0: 50, 20: 45, 24: 5})
+    assert found is not None
+    assert 0 < found.p50 <= 1
+    assert 2**9.5 < found.p95 <= 2**10
+    assert 2**11.5 < found.p99 <= 2**12
+    one = latency({10: 1})
+    assert one is not None
+    assert 2**4.5 < one.p50 <= one.p99 <= 2**5
+
+
+def test_times_are_rfc_3339() -> None:
+    assert rfc3339(1_750_000_000_123) == "2025-06-15T15:06:40.123Z"
+    assert rfc3339(None) is None
+    assert rfc3339(1e18) is None
+
+
+def test_a_payload_that_a_foreign_hand_wrote_is_shown_as_text() -> None:
+    job = calls._parse_job("q", "x", [b"state", b"queued", b"payload", b"\xff{"], (), ())
+    assert job is not None
+    assert job_to_dict(replace(job, result=b"{"))["result"] == "{"
+    assert job_to_dict(job)["payload"] == "\ufffd{"
