@@ -10,10 +10,16 @@ local function count(field, n)
   counted[field] = have + n
 end
 -- Half-octave buckets: bucket b holds durations up to 2^(b/2) ms.
+local bucket_texts = {}
 local function count_duration(kind, job_type, ms)
   local bucket = 0
   if ms > 1 then bucket = math.ceil(math.log(ms) / 0.34657359027997264) end
-  count(kind .. ':' .. job_type .. ':' .. bucket, 1)
+  local text = bucket_texts[bucket]
+  if not text then
+    text = tostring(bucket)
+    bucket_texts[bucket] = text
+  end
+  count(kind .. ':' .. job_type .. ':' .. text, 1)
 end
 local function flush_stats()
   local key = prefix .. 'stats:' .. int_text(math.floor(NOW / 60000))

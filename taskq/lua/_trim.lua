@@ -4,7 +4,8 @@ local RETENTION = { succeeded = { 86400, 100000, 268435456 }, failed = { 2592000
   cancelled = { 86400, 10000, 67108864 } }
 -- A job of the usual size is counted as 500 bytes; what is bigger is kept in `totals`.
 local USUAL = 500
-local function strip(state, id, finished, marked, now_ms)
+-- The keys that go are collected in `names` for one DEL of the caller's, or dropped here without it.
+local function strip(state, id, finished, marked, now_ms, names)
   local key = prefix .. 'job:' .. id
   local digest = false
   if marked > 0 then
@@ -21,7 +22,16 @@ local function strip(state, id, finished, marked, now_ms)
       end
     end
   end
-  redis.call('DEL', key, prefix .. 'history:' .. id, prefix .. 'log:' .. id)
+  if not names then
+    redis.call('DEL', key, prefix .. 'history:' .. id, prefix .. 'log:' .. id)
+    return
+  end
+  names[#names + 1] = key
+  names[#names + 1] = prefix .. 'history:' .. id
+  names[#names + 1] = prefix .. 'log:' .. id
+end
+local function drop(names)
+  for from = 1, #names, 2000 do redis.call('DEL', unpack(names, from, math.min(from + 1999, #names))) end
 end
 local function trim_stubs(state, budget)
   local key = prefix .. 'stubs:' .. state
@@ -36,7 +46,7 @@ local function trim_stubs(state, budget)
   end
   if n > 0 then
     redis.call('ZREMRANGEBYRANK', key, 0, n - 1)
-    for from = 1, n, 2000 do redis.call('DEL', unpack(names, from, math.min(from + 1999, n))) end
+    drop(names)
   end
   return n
 end
@@ -51,13 +61,13 @@ local function trim(state, budget, squeeze)
   local seconds, most, bytes = tonumber(v[1] or limits[1]), tonumber(v[2] or limits[2]), tonumber(v[3] or limits[3])
   local big, marked = tonumber(t[1] or 0), tonumber(t[2] or 0)
   local oldest = redis.call('ZRANGE', key, 0, budget - 1, 'WITHSCORES')
-  local n, stubs = 0, {}
+  local n, stubs, names = 0, {}, {}
   for i = 1, #oldest, 2 do
     local id, finished = oldest[i], tonumber(oldest[i + 1])
     local over = have - n > most or (have - n) * USUAL + big > bytes
     if not (over or squeeze or finished < NOW - seconds * 1000) then break end
     n = n + 1
-    strip(state, id, finished, marked, NOW)
+    strip(state, id, finished, marked, NOW, names)
     if big > 0 then big = tonumber(redis.pcall('HGET', prefix .. 'totals', 'bytes:' .. state) or 0) end
     if finished > NOW - DEDUP_MS then
       stubs[#stubs + 1] = oldest[i + 1]
@@ -65,6 +75,7 @@ local function trim(state, budget, squeeze)
     end
   end
   if n > 0 then
+    drop(names)
     redis.call('ZREMRANGEBYRANK', key, 0, n - 1)
     if #stubs > 0 and readable_zset('stubs:' .. state) then bulk('ZADD', prefix .. 'stubs:' .. state, stubs) end
   end

@@ -68,8 +68,9 @@ if not PAUSED and known_type_count > 0 then
   local waiting = #wanted > 0 and redis.pcall('SMISMEMBER', prefix .. 'lines', unpack(wanted)) or {}
   local active = {}
   for i = 1, #wanted do if waiting[i] == 1 then active[#active + 1] = wanted[i] end end
+  -- A share each, and one more where that saves another look: the head of what is left is answered too.
   local chunk = math.max(1, math.ceil(most / math.max(1, #active)))
-  if chunk < 8 and #active < 8 then chunk = math.max(1, math.min(most, 8)) end
+  if most >= #active or #active <= 4 then chunk = chunk + 1 end
   for i = 1, #active do
     local head = redis.pcall('ZRANGE', prefix .. 'ready:' .. active[i], 0, chunk - 1, 'WITHSCORES')
     if head.err then
@@ -104,6 +105,7 @@ local function advance(front)
     if not front.ends then
       -- Ids taken so far still stand in the line: they are removed together at the end.
       local from = front.read
+      front.chunk = 2 * front.chunk
       front.buffer = redis.call('ZRANGE', prefix .. 'ready:' .. front.type, from, from + front.chunk - 1, 'WITHSCORES')
       front.at, front.ends = 1, #front.buffer < 2 * front.chunk
       front.read = from + #front.buffer / 2
@@ -120,7 +122,7 @@ local function advance(front)
   sift(1)
 end
 
-local limit = tonumber(upper)
+local limit, now_text = tonumber(upper), int_text(NOW_MS)
 local taken, jobs, bytes, seen = {}, {}, 0, 0
 while #jobs < most and #fronts > 0 and seen < most + 200 do
   local front = fronts[1]
@@ -156,11 +158,12 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
   front.gone[#front.gone + 1] = id
   seen = seen + 1
   if take then
-    local fence = math.max(tonumber(v[3] or 0) + 1, NOW_MS)
-    local attempts = tonumber(v[4] or 0) + 1
+    local fence, attempts = now_text, '1'
+    if v[3] then fence = int_text(math.max(tonumber(v[3]) + 1, NOW_MS)) end
+    if v[4] then attempts = int_text(tonumber(v[4]) + 1) end
     bytes = bytes + #(v[2] or '')
     taken[#taken + 1] = id
-    jobs[#jobs + 1] = answer(id, int_text(fence), int_text(attempts), v)
+    jobs[#jobs + 1] = answer(id, fence, attempts, v)
     redis.call('HSET', prefix .. 'job:' .. id, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
       'attempts', attempts, 'started_at', NOW_MS, 'score', score)
   end

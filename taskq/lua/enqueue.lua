@@ -84,14 +84,14 @@ local function store(i, id, job_type, payload, priority, options)
   end
   local fields = { 'state', later and 'scheduled' or 'queued', 'type', job_type, 'payload', payload,
     'created_at', NOW_MS }
-  local function set(name, value)
-    if value then
-      fields[#fields + 1] = name
-      fields[#fields + 1] = value
-    end
-  end
-  if priority ~= 0 then set('priority', priority) end
+  if priority ~= 0 then fields[9], fields[10] = 'priority', priority end
   if next(options) then
+    local function set(name, value)
+      if value then
+        fields[#fields + 1] = name
+        fields[#fields + 1] = value
+      end
+    end
     if later then set('eligible_at', math.floor(due)) end
     set('expires_at', expires)
     set('unique', options.unique)

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- finish: running -> succeeded
 -- The lease holder reports results; for an item that is no longer its own nothing changes and the answer
--- says why. The same report again answers OK. Trims about as many old jobs as it ends.
+-- says why. The same report again answers OK. Trims about as many old jobs as it ends: in a big set not
+-- with every call, but when it has grown by another STEP.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   worker       str
@@ -11,7 +12,9 @@
 -- @include _clock _config _stats _bulk _trim
 local list = prefix .. 'processing:' .. worker
 if type(redis.pcall('LLEN', list)) ~= 'number' then return redis.error_reply('BROKEN_KEY processing') end
-if not readable_zset('succeeded') then return redis.error_reply('BROKEN_KEY succeeded') end
+local have = redis.pcall('ZCARD', prefix .. 'succeeded')
+if type(have) ~= 'number' then return redis.error_reply('BROKEN_KEY succeeded') end
+local STEP = have > 500 and 16 or 1
 local replies, adds, done, stubs = {}, {}, {}, {}
 for i = 1, item_count do
   local id, fence, result, ttl_ms, keep = item(i)
@@ -72,12 +75,14 @@ for i = 1, item_count do
     if v[10] then redis.call('PUBLISH', prefix .. 'done:' .. id, 'succeeded') end
   end
 end
+local trims = #stubs > 0
 if #adds > 0 then
   bulk('ZADD', prefix .. 'succeeded', adds)
-  trim('succeeded', #adds / 2 + 1, false)
+  trims = math.floor((have + #adds / 2) / STEP) > math.floor(have / STEP)
+  if trims then trim('succeeded', #adds / 2 + STEP, false) end
 end
 if #stubs > 0 and readable_zset('stubs:succeeded') then bulk('ZADD', prefix .. 'stubs:succeeded', stubs) end
-if #done > 0 then trim_stubs('succeeded', #done + 1) end
+if trims then trim_stubs('succeeded', #done + STEP) end
 flush_stats()
 tell('succeeded', done)
 return replies
