@@ -1,10 +1,13 @@
 """How long an idle worker takes to start a job, against the least that two processes can do.
 
 A job: from before ``await stamp.enqueue()`` here to the first line of the task in a worker process
-that had nothing to do. Bare: from before an LPUSH here to the return of BLPOP in another process,
-with the same async client and event loop. Both ends read CLOCK_MONOTONIC, which is one clock on a
-machine. Blocks of either take turns, with a pause before each single one, so that every one finds
-the other side asleep.
+that had nothing to do. Bare: a ping-pong over the same server, with the same async client and event
+loop: from before an LPUSH here, which another process takes by BLPOP and answers by LPUSH, to the
+return of BLPOP here. Both are four steps over a socket: submit, wake, claim and answer; ping, wake,
+pong, wake. For information also the bare way there alone, half of that.
+
+Clocks are CLOCK_MONOTONIC, which is one on a machine. Blocks of either take turns, with a pause
+before each single one, so that every one finds the other side asleep.
 """
 
 import asyncio
@@ -34,30 +37,24 @@ def measure(plan: Plan) -> Section:
         stack.enter_context(process.module("pong", server.url))
         if not missing:
             stack.enter_context(process.worker(server.url))
-        bare, trips, jobs = uvloop.run(_measure(server.url, plan.pick(20, 4), not missing))
+        one_way, trips, jobs = uvloop.run(_measure(server.url, plan.pick(20, 4), not missing))
     figures = []
     for percent, budget in BUDGETS.items():
-        one_way, round_trip = _percentile(bare, percent), _percentile(trips, percent)
-        figures += [
-            Figure(
-                f"LPUSH to BLPOP, p{percent}", one_way, "us", note=f"and back: {round_trip:.0f} us"
-            ),
-        ]
+        bare = _percentile(trips, percent)
+        there = _percentile(one_way, percent)
+        figures.append(
+            Figure(f"ping-pong, p{percent}", bare, "us", note=f"the way there {there:.0f} us")
+        )
         if jobs:
             job = _percentile(jobs, percent)
+            note = f"{job / there:.2f} x the way there"
             figures += [
                 Figure(f"submit to start, p{percent}", job, "us"),
-                Figure(
-                    f"job / bare, p{percent}",
-                    job / one_way,
-                    "x",
-                    budget,
-                    note=f"{job / round_trip:.2f} x there and back",
-                ),
+                Figure(f"job / ping-pong, p{percent}", job / bare, "x", budget, note=note),
             ]
     notes = [f"The worker was not measured: {missing}."] if missing else []
     return Section(
-        "latency", f"an idle worker's start of a job, {len(bare):,} of each", figures, notes
+        "latency", f"an idle worker's start of a job, {len(trips):,} of each", figures, notes
     )
 
 
@@ -75,7 +72,7 @@ async def _measure(
         trips.append((time.monotonic_ns() - before) / 1000)
         return at
 
-    bare: list[float] = []
+    one_way: list[float] = []
     jobs: list[float] = []
     await _block(ping, 20)
     trips.clear()
@@ -84,11 +81,11 @@ async def _measure(
         job = _submitter(url, client)
         await _block(job, 20)
     for _ in range(blocks):
-        bare += await _block(ping, BLOCK)
+        one_way += await _block(ping, BLOCK)
         if job is not None:
             jobs += await _block(job, BLOCK)
     await client.aclose()
-    return bare, trips, jobs
+    return one_way, trips, jobs
 
 
 def _submitter(url: str, client: Any) -> Callable[[], Awaitable[int]]:
