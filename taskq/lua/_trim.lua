@@ -13,7 +13,7 @@ local function strip(state, id, finished, marked, now_ms, names)
     if not v.err then
       digest = v[1]
       if v[1] or v[2] then redis.pcall('HINCRBY', prefix .. 'totals', 'marked:' .. state, -1) end
-      if v[2] then redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:' .. state, -tonumber(v[2])) end
+      if v[2] then redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:' .. state, -(tonumber(v[2]) or 0)) end
       if digest and finished > now_ms - DEDUP_MS then
         redis.call('DEL', key, prefix .. 'history:' .. id, prefix .. 'log:' .. id)
         redis.call('HSET', key, 'state', state, 'finished_at', int_text(math.floor(finished)), 'digest', digest,
@@ -58,8 +58,8 @@ local function trim(state, budget, squeeze)
   local limits = RETENTION[state]
   local v = redis.pcall('HMGET', prefix .. 'config', state .. '_seconds', state .. '_max', state .. '_bytes')
   local t = redis.pcall('HMGET', prefix .. 'totals', 'bytes:' .. state, 'marked:' .. state)
-  local seconds, most, bytes = tonumber(v[1] or limits[1]), tonumber(v[2] or limits[2]), tonumber(v[3] or limits[3])
-  local big, marked = tonumber(t[1] or 0), tonumber(t[2] or 0)
+  local seconds, most, bytes = tonumber(v[1]) or limits[1], tonumber(v[2]) or limits[2], tonumber(v[3]) or limits[3]
+  local big, marked = tonumber(t[1]) or 0, tonumber(t[2]) or 0
   local oldest = redis.call('ZRANGE', key, 0, budget - 1, 'WITHSCORES')
   local n, stubs, names = 0, {}, {}
   for i = 1, #oldest, 2 do
@@ -68,7 +68,7 @@ local function trim(state, budget, squeeze)
     if not (over or squeeze or finished < NOW - seconds * 1000) then break end
     n = n + 1
     strip(state, id, finished, marked, NOW, names)
-    if big > 0 then big = tonumber(redis.pcall('HGET', prefix .. 'totals', 'bytes:' .. state) or 0) end
+    if big > 0 then big = tonumber(redis.pcall('HGET', prefix .. 'totals', 'bytes:' .. state)) or 0 end
     if finished > NOW - DEDUP_MS then
       stubs[#stubs + 1] = oldest[i + 1]
       stubs[#stubs + 1] = id

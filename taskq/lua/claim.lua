@@ -16,7 +16,7 @@
 -- ITEMS  known_type   job_type str
 -- REPLY  OK | LOST | STALE | TOO_OLD | BROKEN_KEY
 -- @include _clock _config _stats _bulk _history _lines _job _close _promote
-if CONFIG[6] and tonumber(CONFIG[6]) > protocol then return { 'TOO_OLD', CONFIG[6] } end
+if (tonumber(CONFIG[6]) or 0) > protocol then return { 'TOO_OLD', CONFIG[6] } end
 local death = redis.pcall('ZSCORE', prefix .. 'dead', worker)
 if death then
   if type(death) == 'table' then return { 'BROKEN_KEY', 'dead' } end
@@ -139,7 +139,7 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
   elseif v[1] ~= 'queued' or v[14] ~= job_type then
     count('misplaced', 1)
     drop = true
-  elseif v[10] and tonumber(v[10]) <= NOW then
+  elseif v[10] and (tonumber(v[10]) or NOW + 1) <= NOW then
     local job = read_job(id)
     if can_close('failed') then
       history(id, 'expired')
@@ -159,8 +159,8 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
   seen = seen + 1
   if take then
     local fence, attempts = now_text, '1'
-    if v[3] then fence = int_text(math.max(tonumber(v[3]) + 1, NOW_MS)) end
-    if v[4] then attempts = int_text(tonumber(v[4]) + 1) end
+    if v[3] then fence = int_text(math.max((tonumber(v[3]) or 0) + 1, NOW_MS)) end
+    if v[4] then attempts = int_text((tonumber(v[4]) or 0) + 1) end
     bytes = bytes + #(v[2] or '')
     taken[#taken + 1] = id
     jobs[#jobs + 1] = answer(id, fence, attempts, v)

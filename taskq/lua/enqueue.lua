@@ -9,7 +9,7 @@
 -- REPLY  per item     QUEUED | SCHEDULED | EXISTS | CONFLICT | UNIQUE | FULL | TOO_MANY_TYPES | EXPIRED | BROKEN_KEY
 -- @include _clock _config _stats _bulk _lines
 local ENDED = { 'succeeded', 'failed', 'cancelled' }
-local max_depth, depth = tonumber(CONFIG[4] or 0), 0
+local max_depth, depth = tonumber(CONFIG[4]) or 0, 0
 if max_depth > 0 then
   local types = redis.pcall('SMEMBERS', prefix .. 'lines')
   for i = 1, #types do depth = depth + (line_depth(types[i]) or 0) end

@@ -34,7 +34,7 @@ for i = 1, item_count do
     replies[i] = 'OK'
     done[#done + 1] = id
     redis.call('LREM', list, 1, id)
-    local ttl = tonumber(v[13] or ttl_ms)
+    local ttl = tonumber(v[13]) or tonumber(ttl_ms)
     if v[8] and redis.pcall('GET', prefix .. 'unique:' .. v[8]) == id then
       redis.call('DEL', prefix .. 'unique:' .. v[8])
     end
@@ -42,8 +42,9 @@ for i = 1, item_count do
     if v[11] then redis.pcall('SREM', prefix .. 'cancelling', id) end
     local job_type = v[4] or ''
     count('succeeded:' .. job_type, 1)
-    count_duration('run', job_type, NOW - tonumber(v[5] or NOW))
-    count_duration('wait', job_type, tonumber(v[5] or NOW) - tonumber(v[6] or v[7] or NOW))
+    local started = tonumber(v[5]) or NOW
+    count_duration('run', job_type, NOW - started)
+    count_duration('wait', job_type, started - (tonumber(v[6]) or tonumber(v[7]) or NOW))
     if ttl == 0 then
       stubs[#stubs + 1] = NOW
       stubs[#stubs + 1] = id

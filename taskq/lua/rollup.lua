@@ -6,7 +6,7 @@
 -- REPLY  ten-minute hashes written
 -- @include _clock
 local this = math.floor(NOW / 600000) * 10
-local done = tonumber(redis.pcall('HGET', prefix .. 'ticks', 'rolled') or 0)
+local done = tonumber(redis.pcall('HGET', prefix .. 'ticks', 'rolled')) or 0
 if done > this or done < this - 120 then done = this - 30 end
 local written = 0
 while done < this and written < 12 do
@@ -15,7 +15,7 @@ while done < this and written < 12 do
     local v = redis.pcall('HGETALL', prefix .. 'stats:' .. int_text(minute))
     if not v.err then
       for i = 1, #v, 2 do
-        sums[v[i]] = (sums[v[i]] or 0) + tonumber(v[i + 1])
+        sums[v[i]] = (sums[v[i]] or 0) + (tonumber(v[i + 1]) or 0)
         any = true
       end
     end
