@@ -23,7 +23,9 @@ for i = 1, item_count do
   else
     local failures = job.failures + 1
     local detail = ',"worker":"' .. worker .. '","failures":' .. int_text(failures) .. ',"error":' .. error
-    if job.cancel and can_close('cancelled') then
+    if job.cancel and not can_close('cancelled') then
+      replies[i] = 'BROKEN'
+    elseif job.cancel then
       redis.call('LREM', list, 1, id)
       history(id, 'failed', detail)
       close(id, job, 'cancelled', { 'reason', job.cancel, 'failures', failures, 'error', error })

@@ -13,7 +13,9 @@ if not readable_zset('scheduled') then return redis.error_reply('BROKEN_KEY sche
 for i = 1, item_count do
   local id, fence, delay_ms = item(i)
   local job, why = leave(id, fence)
-  if job and job.cancel and can_close('cancelled') then
+  if job and job.cancel and not can_close('cancelled') then
+    why = 'BROKEN'
+  elseif job and job.cancel then
     redis.call('LREM', list, 1, id)
     close(id, job, 'cancelled', { 'reason', job.cancel })
     why = 'CANCELLED'
