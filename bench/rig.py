@@ -153,15 +153,31 @@ class CommandCounter:
                 counted[command] += int(values.split(",")[0].removeprefix("calls="))
 
 
-def set_us(rig: Rig, n: int) -> float:
-    """Server CPU in microseconds of one SET of 10 bytes to a new key, in pipelines of 100."""
-    batches = [
-        [_packed("SET", f"set:{new_ulid()}", PAYLOAD) for _ in range(100)] for _ in range(n // 100)
-    ]
-    before = rig.cpu_us()
-    for batch in batches:
-        rig.wire.send(batch)
-    return (rig.cpu_us() - before) / (100 * len(batches))
+class Yardstick:
+    """The unit of server CPU: one SET of 10 bytes to a new key, out of pipelines of 100."""
+
+    KEYS = 10_000
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+        self._wire = Wire(rig.url)
+        self._wire.command("SELECT", 1)  # apart from the jobs, so that it can be emptied
+
+    def us(self) -> float:
+        """Microseconds of one SET just now. The keys are gone afterwards, off the clock."""
+        pipelines = [
+            [_packed("SET", f"set:{new_ulid()}", PAYLOAD) for _ in range(100)]
+            for _ in range(self.KEYS // 100)
+        ]
+        before = self._rig.cpu_us()
+        for pipeline in pipelines:
+            self._wire.send(pipeline)
+        used = self._rig.cpu_us() - before
+        self._wire.command("FLUSHDB", "SYNC")
+        return used / self.KEYS
+
+    def close(self) -> None:
+        self._wire.close()
 
 
 def spec(job_type: str = "noop", payload: bytes = PAYLOAD) -> JobSpec:
@@ -207,6 +223,12 @@ class Worker:
         words = self._rig.wire.run(calls.finish(keys(), self.id, done))
         if words != ["OK"] * len(done):
             raise RuntimeError(f"not finished: {words}")
+
+
+def middle_half(values: Iterable[float]) -> tuple[float, float]:
+    """The first and the third quartile."""
+    low, _, high = statistics.quantiles(values, n=4)
+    return low, high
 
 
 def median(values: Iterable[float]) -> float:

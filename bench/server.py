@@ -3,8 +3,8 @@
 A life is submit, claim and finish of a job with a 10-byte payload and the result ``null``, under
 the default settings. The CPU is the server process's own (user and system, all threads), so it
 holds the sockets and the parsing of commands too. The unit is one SET of 10 bytes to a new key out
-of pipelines of 100, measured on the same server just before each round; every figure is the median
-over the rounds.
+of pipelines of 100, measured on the same server just before and just after each round, since the
+speed of a shared machine changes within seconds; every figure is the median over the rounds.
 
 A batch of 100 is one call for 100 jobs, a batch of 1 one call a job; calls are round trips, never
 pipelined. Jobs are worked on by workers of 100 slots and end in the order in which they started,
@@ -15,10 +15,23 @@ its life).
 """
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bench.report import Figure, Plan, Section
-from bench.rig import CommandCounter, Meter, Rig, Worker, fill, keys, median, rig, set_us, spec
+from bench.rig import (
+    CommandCounter,
+    Meter,
+    Rig,
+    Worker,
+    Yardstick,
+    fill,
+    keys,
+    median,
+    middle_half,
+    rig,
+    spec,
+)
 from taskq import calls
 
 SLOTS = 100
@@ -65,44 +78,41 @@ def measure(plan: Plan) -> Section:
 
 
 def _measure_mode(server: Rig, mode: Mode, plan: Plan) -> list[Figure]:
-    figures: list[Figure] = []
-    totals: dict[int, list[float]] = {batch: [] for batch in BUDGETS}
-    splits: dict[tuple[int, str], list[float]] = {}
-    bases = []
-    for _ in range(plan.pick(7, 3)):
-        server.empty()
-        base = set_us(server, plan.pick(50_000, 20_000))
-        bases.append(base)
-        server.empty()
-        if mode.settings:
-            server.wire.run(calls.configure(keys(), dict(mode.settings)))
-        fill(server, 1000)
-        for _ in range(mode.warm_up // SLOTS):
-            life(server, SLOTS, SLOTS)
+    yardstick = Yardstick(server)
+    if mode.settings:
+        server.wire.run(calls.configure(keys(), dict(mode.settings)))
+    fill(server, 1000)
+    for _ in range(mode.warm_up // SLOTS):
+        life(server, SLOTS, SLOTS)
+    units = [yardstick.us()]
+    costs: dict[int, list[dict[str, float]]] = {batch: [] for batch in BUDGETS}
+    for _ in range(plan.pick(20, 5)):
         for batch in BUDGETS:
-            jobs = plan.pick({100: 10_000, 10: 5_000, 1: 2_000}[batch], 1_000)
+            jobs = 500 if batch == 1 else 1000
             meter = Meter(server)
-            for _ in range(jobs // 1000):
-                life(server, 1000, batch, meter, shuffled=mode.shuffled)
-            totals[batch].append(sum(meter.us.values()) / jobs / base)
-            for phase, us in meter.us.items():
-                splits.setdefault((batch, phase), []).append(us / jobs / base)
-    for batch, budget in BUDGETS.items():
-        split = ", ".join(f"{phase} {median(splits[batch, phase]):.1f}" for phase in PHASES)
-        low, high = min(totals[batch]), max(totals[batch])
-        figures.append(
-            Figure(
-                f"{mode.name}, batch {batch}",
-                median(totals[batch]),
-                "SETs per job",
-                budget if mode.budgeted else None,
-                note=f"{split}; rounds {low:.1f} to {high:.1f}",
-            )
-        )
-    figures.append(Figure(f"{mode.name}, one SET", median(bases), "us of CPU"))
+            life(server, jobs, batch, meter, shuffled=mode.shuffled)
+            units.append(yardstick.us())
+            unit = (units[-2] + units[-1]) / 2
+            costs[batch].append({phase: us / jobs / unit for phase, us in meter.us.items()})
+    yardstick.close()
+    figures = [
+        _figure(mode, batch, rounds, BUDGETS[batch] if mode.budgeted else None)
+        for batch, rounds in costs.items()
+    ]
+    figures.append(Figure(f"{mode.name}, one SET", median(units), "us of CPU"))
     if mode.name in ("young", "steady"):
         figures += [_commands(server, mode.name, batch) for batch in BUDGETS]
     return figures
+
+
+def _figure(
+    mode: Mode, batch: int, rounds: Sequence[dict[str, float]], budget: float | None
+) -> Figure:
+    totals = [sum(costs.values()) for costs in rounds]
+    split = ", ".join(f"{phase} {median(c[phase] for c in rounds):.1f}" for phase in PHASES)
+    low, high = middle_half(totals)
+    note = f"{split}; half of the rounds {low:.1f} to {high:.1f}"
+    return Figure(f"{mode.name}, batch {batch}", median(totals), "SETs per job", budget, note=note)
 
 
 def life(
