@@ -22,6 +22,7 @@ if death then
   if type(death) == 'table' then return { 'BROKEN_KEY', 'dead' } end
   return { 'LOST' }
 end
+if most > 0 and not readable_zset('leases') then return { 'BROKEN_KEY', 'leases' } end
 local list = prefix .. 'processing:' .. worker
 local holder = redis.pcall('HGET', prefix .. 'holders', worker)
 if type(holder) == 'table' then return { 'BROKEN_KEY', 'holders' } end

@@ -14,10 +14,10 @@ local replies = {}
 for i = 1, item_count do
   local worker, lease_ms, holds = item(i)
   local list = prefix .. 'processing:' .. worker
-  local length = redis.pcall('LLEN', list)
-  if type(length) ~= 'number' then
+  local length, death = redis.pcall('LLEN', list), redis.pcall('ZSCORE', prefix .. 'dead', worker)
+  if type(length) ~= 'number' or type(death) == 'table' then
     replies[i] = { 'BROKEN' }
-  elseif redis.pcall('ZSCORE', prefix .. 'dead', worker) or (holds > 0 and length == 0) then
+  elseif death or (holds > 0 and length == 0) then
     replies[i] = { 'LOST' }
   else
     local set = redis.pcall('ZADD', prefix .. 'leases', NOW + lease_ms, worker)

@@ -10,7 +10,9 @@
 -- ITEMS  item         id str, fence str
 -- REPLY  whole        OK | LOST | BROKEN_KEY
 -- @include _clock _config _stats _bulk _history _lines _job _close _requeue
-if redis.pcall('ZSCORE', prefix .. 'dead', worker) then return { 'LOST' } end
+local death = redis.pcall('ZSCORE', prefix .. 'dead', worker)
+if type(death) == 'table' then return { 'BROKEN_KEY' } end
+if death then return { 'LOST' } end
 local list = prefix .. 'processing:' .. worker
 local ids = redis.pcall('LRANGE', list, 0, 1999)
 if ids.err then return { 'BROKEN_KEY' } end
@@ -41,7 +43,7 @@ for i = 1, item_count do
   local job = read_job(id)
   if not (job and owned(job, worker, fence)) then
     not_mine[#not_mine + 1] = id
-  elseif not standing[id] then
+  elseif not standing[id] and #ids < 2000 then
     redis.call('RPUSH', list, id)
   end
 end
