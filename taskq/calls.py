@@ -93,7 +93,7 @@ def _now(now: float | None) -> str:
 
 
 def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)
+    return value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
 
 
 def _words(reply: Any) -> list[str]:
@@ -258,8 +258,22 @@ def _parse_claim(reply: Any) -> ClaimReply:
         float(head) if head else None,
         float(due) if due else None,
         bool(repeated),
-        tuple([_parse_claimed(job) for job in jobs]),
+        _parse_jobs(jobs),
     )
+
+
+def _parse_jobs(jobs: Any) -> tuple[Claimed, ...]:
+    try:
+        return tuple([_parse_claimed(job) for job in jobs])
+    except ValueError:
+        # A job whose numbers were spoilt in Redis must not keep its neighbours from their worker.
+        return tuple(
+            [_parse_claimed([*job[:4], *(_number(value) for value in job[4:])]) for job in jobs]
+        )
+
+
+def _number(value: bytes) -> bytes:
+    return value if value.lstrip(b"-").isdigit() else b"0" if value else b""
 
 
 def _parse_claimed(v: Any) -> Claimed:
@@ -386,7 +400,7 @@ def reap(
     lease_ms: int,
     limit: int = 200,
     amnesty: bool = False,
-    targets: Sequence[tuple[str, Literal["crashes", "lost"], str]] = (),
+    targets: Sequence[tuple[str, Literal["crashes", "lost", "none"], str]] = (),
     max_crashes: int = MAX_CRASHES,
     max_lost: int = MAX_LOST,
     now: float | None = None,

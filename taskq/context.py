@@ -1,5 +1,6 @@
 """What a running task is given: who it is, whether to stop, and where to tell how far it is."""
 
+import asyncio
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -90,6 +91,14 @@ class Context:
     def stop_reason(self) -> str | None:
         """Why to stop: ``cancelled``, ``timeout``, ``stop``, ``lease_lost``; None to go on."""
         return self._stop_reason
+
+    def raise_if_cancelled(self) -> None:
+        """For threads and long loops: gives up the run here when it should stop.
+
+        Raises ``asyncio.CancelledError``. A function that returns instead has succeeded.
+        """
+        if self._stop_reason is not None:
+            raise asyncio.CancelledError(self._stop_reason)
 
     def wait_cancelled(self, seconds: float) -> bool:
         """For threads: waits up to ``seconds`` for a wish to stop; answers whether there is one."""

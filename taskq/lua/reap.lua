@@ -3,6 +3,7 @@
 -- Takes the jobs of dead workers back: those named as targets (a supervisor saw them die), else those
 -- whose lease ran out. The worker is marked dead before its first job moves, so nothing it still sends
 -- counts. Its lease stays, at score 0, until its list is empty: a page that did not finish goes on first.
+-- The counter is crashes, lost or none (a stop that was asked for burns nothing).
 -- Amnesty: when Redis itself was away nobody could renew. A caller that saw an outage asks for it; it is
 -- granted once per `beat_at`, and only if no heartbeat of anybody came for 1.5 beats.
 -- KEYS   prefix       <namespace>:{queue}:
@@ -27,6 +28,13 @@ local function verdict(id, worker, counter, reason)
   end
   -- Not this worker's any more: the entry is a leftover, the job is elsewhere.
   if job.state ~= 'running' or job.worker ~= worker then return true end
+  if counter == 'none' then
+    -- A stop that was asked for: the run was ended unfinished, and nothing is burnt.
+    if not requeue(id, job, 'released', ',"worker":"' .. worker .. '","reason":"' .. reason .. '"', {}) then return false end
+    moved = moved + 1
+    told[#told + 1] = id
+    return true
+  end
   local n = job[counter] + 1
   local extra = ',"worker":"' .. worker .. '","' .. counter .. '":' .. int_text(n) .. ',"reason":"' .. reason .. '"'
   if n >= (counter == 'crashes' and max_crashes or max_lost) and not job.cancel then
@@ -93,10 +101,10 @@ end
 
 local ticks = redis.pcall('HMGET', prefix .. 'ticks', 'beat_at', 'no_reap_before', 'amnesty_for', 'holders_cursor')
 if ticks.err then ticks = {} end
-local beat_at, barrier = ticks[1] or '0', tonumber(ticks[2] or 0)
+local beat_at, barrier = ticks[1] or '0', tonumber(ticks[2]) or 0
 -- Set ahead further than it can legally be: the clock was set back since. It counts as over.
 if barrier > NOW + OLDEST_LEASE then barrier = 0 end
-if amnesty and ticks[3] ~= beat_at and tonumber(beat_at) < NOW - lease_ms / 2 then
+if amnesty and ticks[3] ~= beat_at and (tonumber(beat_at) or 0) < NOW - lease_ms / 2 then
   barrier = NOW_MS + lease_ms
   redis.pcall('HSET', prefix .. 'ticks', 'no_reap_before', barrier, 'amnesty_for', beat_at)
 end

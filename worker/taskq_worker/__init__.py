@@ -1,1 +1,8 @@
-"""The worker of taskq: it claims jobs, runs them and reports (extra ``worker``)."""
+"""The worker of taskq: the process that claims and runs jobs."""
+
+from importlib.metadata import PackageNotFoundError, version
+
+try:
+    __version__ = version("taskq")
+except PackageNotFoundError:
+    __version__ = "0+unknown"

@@ -1,0 +1,115 @@
+"""Finds the application that a command names: ``package.module:attribute``."""
+
+import importlib
+import logging
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from taskq.app import TaskQ
+from taskq.context import Context
+from taskq.errors import ConfigError
+from taskq.retry import Backoff
+from taskq.settings import Settings
+from taskq.tasks import TaskOptions
+from taskq_worker.handlers import Handler, HandlerSettings, discover
+
+logger = logging.getLogger("taskq.worker")
+
+
+def load_app(path: str | None, settings: Settings) -> TaskQ:
+    """The application at ``path``, or one with the built-in handlers when there is none.
+
+    Raises ``ConfigError`` with one line that says what is wrong with the path or its import.
+    """
+    app = builtin_app(settings) if path is None else _import(path)
+    if not app.tasks:
+        raise ConfigError(
+            f"{path}: the application has no tasks; decorate functions with @app.task"
+        )
+    app.use_settings(settings)
+    return app
+
+
+def _import(path: str) -> TaskQ:
+    module_name, _, attribute = path.partition(":")
+    if not module_name or not attribute:
+        raise ConfigError(f"-A {path!r} must look like package.module:app")
+    if "" not in sys.path and "." not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise ConfigError(
+                f"-A {path}: there is no module {error.name!r}; start from the folder that holds it"
+            ) from None
+        raise ConfigError(
+            f"-A {path}: the module needs {error.name!r}, which is not installed"
+        ) from error
+    except Exception as error:
+        raise ConfigError(
+            f"-A {path}: importing {module_name!r} failed: {type(error).__name__}: {error}"
+        ) from error
+    try:
+        app = getattr(module, attribute)
+    except AttributeError:
+        names = [name for name, value in vars(module).items() if isinstance(value, TaskQ)]
+        hint = f"; it has {module_name}:{names[0]}" if names else ""
+        raise ConfigError(f"-A {path}: the module has no {attribute!r}{hint}") from None
+    if not isinstance(app, TaskQ):
+        raise ConfigError(f"-A {path}: is a {type(app).__name__}, not a taskq.TaskQ")
+    return app
+
+
+def builtin_app(settings: Settings) -> TaskQ:
+    """An application with the built-in handlers as its tasks."""
+    app = TaskQ(settings=settings)
+    add_builtins(app, settings)
+    return app
+
+
+def add_builtins(app: TaskQ, settings: Settings) -> None:
+    """Registers the built-in handlers with ``app``, names that it has taken left alone."""
+    handler_settings = HandlerSettings(http_allow_private=settings.http_call_allow_private)
+    for name, handler in discover(handler_settings).items():
+        if name not in app.tasks:
+            app.register(_as_function(handler), name, _options(handler))
+
+
+def _options(handler: Handler[Any]) -> TaskOptions:
+    options: dict[str, Any] = {
+        "max_attempts": handler.max_attempts,
+        "backoff": Backoff(*handler.backoff),
+    }
+    if handler.timeout_seconds is not None:
+        options["timeout"] = handler.timeout_seconds
+    return TaskOptions(**options)
+
+
+def _as_function(handler: Handler[Any]) -> Any:
+    async def run(ctx: Context, **payload: Any) -> Any:
+        return await handler.run(handler.parse(payload), ctx)
+
+    run.__name__ = handler.name
+    run.__doc__ = handler.__doc__
+    return run
+
+
+def queues_of(app: TaskQ) -> list[str]:
+    """The queues that the application's tasks name."""
+    return sorted({task.defaults.queue for task in app.tasks.values()})
+
+
+def schemas_of(app: TaskQ) -> Mapping[str, Any]:
+    """Per job type what workers publish: its JSON Schema, queue, description and limits."""
+    return {
+        name: {
+            "schema": task.parameters.schema(),
+            "queue": task.defaults.queue,
+            "description": (task.__doc__ or "").strip().split("\n\n")[0],
+            "max_attempts": task.defaults.max_attempts,
+            "timeout": task.defaults.timeout,
+        }
+        for name, task in app.tasks.items()
+    }
