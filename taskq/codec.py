@@ -6,12 +6,22 @@ digits, nesting deeper than 200 (readers' recursion limits differ), text over th
 Integers stay exact at any size; ``[]`` and ``{}`` stay what they are.
 """
 
+import dataclasses
+import datetime
+import decimal
+import enum
 import hashlib
+import ipaddress
 import json
 import math
+import pathlib
 import re
+import uuid
 from collections.abc import Callable
 from typing import Any, NoReturn
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
 
 from taskq.errors import InvalidPayload, PayloadTooLarge
 
@@ -77,6 +87,17 @@ def loads(data: bytes | str, *, what: str = "payload", max_bytes: int = MAX_BYTE
     return value
 
 
+def plain(value: Any) -> Any:
+    """``default`` for values that Python code passes: models, dataclasses, enums, times, sets and the like.
+
+    What merely can be iterated (an open file, a generator) is not taken for a list.
+    Raises ``TypeError``, ``ValueError``.
+    """
+    if isinstance(value, _PLAIN_TYPES) or dataclasses.is_dataclass(value):
+        return to_jsonable_python(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
 def digest(*parts: bytes) -> str:
     """A short fingerprint of a submission, to tell a repeat from another use of its key."""
     hashed = hashlib.sha256()
@@ -129,6 +150,22 @@ def _finite(text: str) -> float:
 
 
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+_PLAIN_TYPES = (
+    BaseModel,
+    datetime.date,
+    datetime.time,
+    datetime.timedelta,
+    decimal.Decimal,
+    enum.Enum,
+    frozenset,
+    ipaddress.IPv4Address,
+    ipaddress.IPv6Address,
+    pathlib.PurePath,
+    set,
+    uuid.UUID,
+)
 
 
 def _encoder(default: Callable[[Any], Any] | None) -> json.JSONEncoder:

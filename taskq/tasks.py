@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Literal, NotRequired, ParamSpec, TypeVar
 
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
-from pydantic_core import to_jsonable_python
 from typing_extensions import TypedDict
 
 from taskq import codec
@@ -140,7 +139,7 @@ class Parameters:
                 p.name for p in self._bindable.parameters.values() if p.kind is p.VAR_KEYWORD
             )
             values = {**values, **values.pop(rest, {})}
-        return codec.dumps(dict(values), default=to_jsonable_python)
+        return codec.dumps(dict(values), default=codec.plain)
 
     def load(self, payload: Any) -> dict[str, Any]:
         """Keyword arguments from a decoded payload. Raises ``InvalidInput`` naming each misfit."""

@@ -50,6 +50,7 @@ class ChildOptions:
     """What the supervisor hands over, as JSON in an environment variable."""
 
     app: str | None
+    builtins: bool
     queues: list[str]
     slots: int
     max_jobs: int
@@ -361,12 +362,22 @@ async def _serve(options: ChildOptions, settings: Settings, control_fd: int, pag
     channel = await Channel.open(socket.socket(fileno=control_fd))
     page = SharedPage(page_fd)
     try:
-        app = load_app(options.app, settings)
+        app = load_app(options.app, settings, builtins=options.builtins)
     except TaskqError as error:
         channel.send("failed", message=str(error))
         await channel.drain()
         return EXIT_CONFIG
     return await Child(options, settings, channel, page).run(app)
+
+
+async def _serve_and_exit(
+    options: ChildOptions, settings: Settings, control_fd: int, page_fd: int
+) -> None:
+    code = await _serve(options, settings, control_fd, page_fd)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # At once: runs and threads that cannot be stopped would hold the loop's and the interpreter's end.
+    os._exit(code)
 
 
 def main() -> None:
@@ -382,13 +393,9 @@ def main() -> None:
     try:
         import uvloop
     except ImportError:
-        code = asyncio.run(_serve(options, settings, control_fd, page_fd))
+        asyncio.run(_serve_and_exit(options, settings, control_fd, page_fd))
     else:
-        code = uvloop.run(_serve(options, settings, control_fd, page_fd))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Not sys.exit: threads that cannot be stopped would hold the process.
-    os._exit(code)
+        uvloop.run(_serve_and_exit(options, settings, control_fd, page_fd))
 
 
 if __name__ == "__main__":

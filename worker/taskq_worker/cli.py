@@ -10,6 +10,7 @@ import click
 from taskq.errors import Unavailable
 from taskq.janitor import Janitor
 from taskq.keys import Keys
+from taskq.lifeline import follow_parent
 from taskq.server import check_server, raise_if_unsafe
 from taskq.settings import Settings, load_settings
 from taskq.store import AsyncStore
@@ -47,6 +48,7 @@ async def check_at_start(settings: Settings) -> None:
     metavar="MODULE:APP",
     help="Your application. Without it: the built-in types print and http_call.",
 )
+@click.option("--builtins", is_flag=True, help="Serve print and http_call besides the application.")
 @click.option(
     "-q",
     "--queues",
@@ -79,6 +81,7 @@ async def check_at_start(settings: Settings) -> None:
 @click.option("--log-level", help="debug, info, warning or error (TASKQ_LOG_LEVEL).")
 def worker(
     app: str | None,
+    builtins: bool,
     queues: str,
     concurrency: int,
     processes: int,
@@ -89,6 +92,7 @@ def worker(
     log_level: str | None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C."""
+    follow_parent()
     settings = load_settings(
         redis_url=redis_url, namespace=namespace, grace_seconds=grace, log_level=log_level
     )
@@ -100,6 +104,7 @@ def worker(
         supervisor = Supervisor(
             settings,
             app=app,
+            builtins=builtins,
             queues=names,
             slots=concurrency,
             processes=processes,

@@ -17,12 +17,16 @@ from taskq_worker.handlers import Handler, HandlerSettings, discover
 logger = logging.getLogger("taskq.worker")
 
 
-def load_app(path: str | None, settings: Settings) -> TaskQ:
+def load_app(path: str | None, settings: Settings, *, builtins: bool = False) -> TaskQ:
     """The application at ``path``, or one with the built-in handlers when there is none.
+
+    ``builtins`` adds them to an application too.
 
     Raises ``ConfigError`` with one line that says what is wrong with the path or its import.
     """
-    app = builtin_app(settings) if path is None else _import(path)
+    app = TaskQ(settings=settings) if path is None else _import(path)
+    if builtins or path is None:
+        add_builtins(app, settings)
     if not app.tasks:
         raise ConfigError(
             f"{path}: the application has no tasks; decorate functions with @app.task"
@@ -59,13 +63,6 @@ def _import(path: str) -> TaskQ:
         raise ConfigError(f"-A {path}: the module has no {attribute!r}{hint}") from None
     if not isinstance(app, TaskQ):
         raise ConfigError(f"-A {path}: is a {type(app).__name__}, not a taskq.TaskQ")
-    return app
-
-
-def builtin_app(settings: Settings) -> TaskQ:
-    """An application with the built-in handlers as its tasks."""
-    app = TaskQ(settings=settings)
-    add_builtins(app, settings)
     return app
 
 

@@ -5,7 +5,6 @@ import json
 import traceback
 from typing import Any
 
-from taskq import codec
 from taskq.context import Cancel, Retry, Snooze
 from taskq.errors import InvalidInput
 from taskq.retry import Backoff
@@ -68,11 +67,6 @@ def error_json(kind: str, message: str, error: BaseException | None) -> bytes:
     if isinstance(code, str):
         fields["code"] = _clean(code, 100)
     return json.dumps(fields, ensure_ascii=False).encode(errors="replace")
-
-
-def result_json(value: Any, default: Any) -> bytes:
-    """A result as JSON text. Raises ``InvalidPayload`` or ``PayloadTooLarge``."""
-    return codec.dumps(value, what="result", default=default)
 
 
 def _traceback(error: BaseException) -> str:

@@ -8,14 +8,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pydantic_core import to_jsonable_python
-
 from taskq import codec
 from taskq.app import CallNext, Middleware
 from taskq.context import Context
 from taskq.tasks import Task
 from taskq_worker.executors import Executor
-from taskq_worker.outcome import failed, of_exception, result_json
+from taskq_worker.outcome import failed, of_exception
 from taskq_worker.runs import Dropped, Outcome, Run, Succeeded
 
 
@@ -57,7 +55,7 @@ class Runner:
         ttl_ms = run.claimed.result_ttl_ms
         if ttl_ms is None and task.defaults.result_ttl is not None:
             ttl_ms = round(task.defaults.result_ttl * 1000)
-        data = b"null" if value is None else result_json(value, to_jsonable_python)
+        data = b"null" if value is None else codec.dumps(value, what="result", default=codec.plain)
         return Succeeded(data, ttl_ms, task.defaults.keep_payload)
 
     def _late(self, run: Run, task: Task[Any, Any], value: Any) -> Outcome:

@@ -81,6 +81,7 @@ class Supervisor:
         settings: Settings,
         *,
         app: str | None,
+        builtins: bool = False,
         queues: list[str],
         slots: int,
         processes: int,
@@ -91,6 +92,7 @@ class Supervisor:
         self._beat_seconds = settings.lease_seconds / 3
         self._options = ChildOptions(
             app,
+            builtins,
             queues,
             slots,
             max_jobs,

@@ -1,0 +1,207 @@
+"""``taskq dev``: a server, the API and a worker on this machine, in the foreground, with one command."""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from taskq import lifeline
+from taskq.embedded import EmbeddedServer
+from taskq.errors import ConfigError, TaskqError
+from taskq.settings import load_settings
+
+START_SECONDS = 30.0
+GRACE_SECONDS = 2.0
+STOP_SECONDS = 4.0
+_COMMAND = "from taskq.cli import main; main()"
+
+
+class _Stop(Exception):
+    """A signal asked to end."""
+
+
+@click.command()
+@click.option(
+    "-A",
+    "--app",
+    metavar="MODULE:APP",
+    help="Your application, served besides print and http_call.",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the API.")
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    default=8000,
+    show_default=True,
+    help="Port of the API.",
+)
+@click.option(
+    "--dir",
+    "directory",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=Path(".taskq"),
+    show_default=True,
+    help="Where the jobs are kept.",
+)
+@click.option(
+    "-c",
+    "--concurrency",
+    type=click.IntRange(1, 10_000),
+    default=100,
+    show_default=True,
+    help="Jobs at once in each process.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Worker processes.",
+)
+def dev(
+    app: str | None, host: str, port: int, directory: Path, concurrency: int, processes: int
+) -> None:
+    """Run everything here: an embedded server, the API and a worker. Ctrl-C stops it, jobs are kept."""
+    load_settings()  # a wrong variable is told before anything starts
+    _check_port(host, port)
+    directory.mkdir(parents=True, exist_ok=True)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, _raise_stop)
+    server = EmbeddedServer(directory, persistent=True)
+    parts: list[tuple[str, subprocess.Popen[bytes]]] = []
+    failure: TaskqError | None = None
+    try:
+        server.start()
+        environment = {
+            **os.environ,
+            "TASKQ_REDIS_URL": server.url,
+            "TASKQ_GRACE_SECONDS": str(GRACE_SECONDS),
+        }
+        worker = ["worker", "--builtins", "-c", str(concurrency), "--processes", str(processes)]
+        if app:
+            worker += ["-A", app]
+        parts.append(("api", _start(["api", "--host", host, "--port", str(port)], environment)))
+        parts.append(("worker", _start(worker, environment)))
+        _wait_until_up(host, port, parts)
+        _greet(host, port, directory, server)
+        _watch(parts, server)
+    except _Stop:
+        click.echo("\nstopping ...", err=True)
+    except TaskqError as error:
+        failure = error
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        _stop(parts)
+        with contextlib.suppress(TaskqError):
+            server.stop(timeout=2.0)
+    if failure is not None:
+        raise failure
+
+
+def _raise_stop(number: int, frame: FrameType | None) -> None:
+    raise _Stop
+
+
+def _check_port(host: str, port: int) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
+            ) from None
+
+
+def _start(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """A part in a process group of its own, so that a Ctrl-C in the terminal comes through us alone."""
+    return subprocess.Popen(
+        [sys.executable, "-c", _COMMAND, *arguments],
+        env={**environment, lifeline.VARIABLE: str(os.getpid())},
+        stdin=subprocess.DEVNULL,
+        process_group=0,
+    )
+
+
+def _wait_until_up(host: str, port: int, parts: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
+    """Waits for the API to answer and to know a worker. Raises ``ConfigError`` when a part ends."""
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        _check_parts(parts)
+        with contextlib.suppress(OSError, urllib.error.URLError):
+            if _get(host, port, "/health") and b'"id"' in _get(host, port, "/workers"):
+                return
+        time.sleep(0.05)
+    raise ConfigError(f"API and worker were not up after {START_SECONDS:.0f} s; see the log above")
+
+
+def _get(host: str, port: int, path: str) -> bytes:
+    address = f"[{host}]" if ":" in host else host.replace("0.0.0.0", "127.0.0.1")
+    with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=2) as answer:
+        return bytes(answer.read())
+
+
+def _check_parts(parts: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
+    for name, part in parts:
+        if part.poll() is not None:
+            raise ConfigError(
+                f"the {name} ended with exit code {part.returncode}; see the lines above"
+            )
+
+
+def _greet(host: str, port: int, directory: Path, server: EmbeddedServer) -> None:
+    url = f"http://{'localhost' if host in ('127.0.0.1', '0.0.0.0') else host}:{port}"
+    socket_path = server.url.removeprefix("unix://").partition("?")[0]
+    click.echo(
+        f"""
+taskq is up.  API {url}  (its pages: {url}/docs)   jobs are kept in {directory}/
+
+Try, in another terminal:
+
+  curl -X POST {url}/jobs -H "Content-Type: application/json" \\
+    -d '{{"job_type":"print","priority":10,"payload":{{"message":"Hello from scheduler"}}}}'
+
+  curl {url}/jobs/<id>        the id is in the first answer
+  curl {url}/queues           what waits, runs and failed
+
+  TASKQ_REDIS_URL={server.url} .venv/bin/taskq jobs list
+  redis-cli -s {socket_path} keys '*'        everything is readable there
+
+Ctrl-C stops it; the jobs stay.
+"""
+    )
+    sys.stdout.flush()
+
+
+def _watch(parts: list[tuple[str, subprocess.Popen[bytes]]], server: EmbeddedServer) -> None:
+    while True:
+        _check_parts(parts)
+        if not server.running:
+            raise ConfigError("the embedded server ended; see its log in the data directory")
+        time.sleep(0.2)
+
+
+def _stop(parts: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
+    """Asks all parts to end, waits, and kills what does not."""
+    for _, part in parts:
+        with contextlib.suppress(ProcessLookupError):
+            part.send_signal(signal.SIGTERM)
+    until = time.monotonic() + STOP_SECONDS
+    for _, part in parts:
+        try:
+            part.wait(max(0.01, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(part.pid, signal.SIGKILL)
+            part.wait()
