@@ -1,0 +1,171 @@
+"""The doctor's rules, without a connection: what is right, what is wrong, and what to do about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from taskq.server import ServerReport
+from taskq.states import TERMINAL, State
+
+Severity = Literal["error", "warning", "info"]
+Lifetime = Literal["for good", "for a time", "either"]
+Verdict = tuple[Severity, str, str]
+"""Severity, what is wrong, what to do."""
+
+OVERDUE_MS = 60_000
+"""Due for so long and still there: nobody promotes, reaps or expires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that is wrong (``error``), may become so (``warning``), or is good to know (``info``).
+
+    ``queue`` is '' for the server and for what all queues share; ``subject`` names the key or job.
+    """
+
+    severity: Severity
+    queue: str
+    subject: str
+    message: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a key of one pattern has to be."""
+
+    type: str
+    lives: Lifetime = "for good"
+
+
+KINDS: Mapping[str, Kind] = {
+    "job:": Kind("hash", "either"),
+    "history:": Kind("list", "either"),
+    "log:": Kind("list", "either"),
+    "ready:": Kind("zset"),
+    "lines": Kind("set"),
+    "scheduled": Kind("zset"),
+    "retrying": Kind("zset"),
+    "blocked": Kind("zset"),
+    "processing:": Kind("list"),
+    "leases": Kind("zset"),
+    "holders": Kind("hash"),
+    "dead": Kind("zset"),
+    "cancelling": Kind("set"),
+    "succeeded": Kind("zset"),
+    "failed": Kind("zset"),
+    "cancelled": Kind("zset"),
+    "stubs:": Kind("zset"),
+    "expiring": Kind("zset"),
+    "unique:": Kind("string"),
+    "wake:": Kind("list", "for a time"),
+    "control:": Kind("list", "for a time"),
+    "config": Kind("hash"),
+    "ticks": Kind("hash"),
+    "totals": Kind("hash"),
+    "stats:": Kind("hash", "for a time"),
+    "stats10:": Kind("hash", "for a time"),
+    "events": Kind("stream", "either"),
+    "quarantine": Kind("hash"),
+}
+"""Every key of a queue, by its first word: the table of ``taskq.keys`` (a test compares the two)."""
+
+SHARED_KINDS: Mapping[str, Kind] = {
+    "queues": Kind("set"),
+    "workers": Kind("zset"),
+    "worker:": Kind("hash", "for a time"),
+    "types": Kind("hash"),
+}
+"""The same for the keys outside the queues."""
+
+_LOOK = "look at it with redis-cli: it should be"
+MISPLACED = (
+    "taskq did not do this by itself: was the data edited or partly restored? "
+    "Cancel the job and submit it again, or put it right with redis-cli"
+)
+NO_JANITOR = "is a worker, an API process or `taskq janitor` running?"
+
+
+def server_findings(report: ServerReport) -> list[Finding]:
+    """A server's report in the words of the doctor."""
+    name = f"{report.flavour} {report.version}"
+    found = [Finding("error", "", name, problem) for problem in report.problems]
+    found += [Finding("warning", "", name, warning) for warning in report.warnings]
+    if report.unknown:
+        message = f"unknown, since the server does not tell: {', '.join(report.unknown)}"
+        found.append(Finding("info", "", name, message, "check these with your provider"))
+    return found
+
+
+def kind_of(name: str) -> str:
+    """``"ready:mail"`` -> ``"ready:"``: the pattern that a key belongs to."""
+    word, colon, _ = name.partition(":")
+    return word + colon
+
+
+def judge_key(kinds: Mapping[str, Kind], name: str, of_type: str, ttl: int) -> list[Verdict]:
+    """Of one key, by its type and its ms to live (-1: none, -2: gone)."""
+    kind = kinds.get(kind_of(name))
+    if of_type == "none" or ttl == -2:
+        return []
+    if kind is None or (kind_of(name) == "stubs:" and name[6:] not in TERMINAL):
+        return [
+            ("warning", "no part of taskq owns this key", "delete it if you know it is not needed")
+        ]
+    if of_type != kind.type:
+        message = f"is a {of_type}, not a {kind.type}: what needs it is refused"
+        return [("error", message, f"{_LOOK} a {kind.type}; rename the key, then look at the jobs")]
+    if kind.lives == "for good" and ttl != -1:
+        return [("error", "will vanish: it has a time to live", "PERSIST the key with redis-cli")]
+    if kind.lives == "for a time" and ttl == -1:
+        return [
+            ("warning", "has no time to live, so that it would stay for ever", "delete the key")
+        ]
+    return []
+
+
+def misplaced(
+    name: str, state: str | None, of_type: str | None, worker: str | None, stub: str | None
+) -> str | None:
+    """What is wrong about a job with these fields standing in this container."""
+    kind, _, rest = name.partition(":")
+    if kind == "stubs":
+        if state is None or (stub and state == rest):
+            return None
+        return f"stands in {name}, but its job is {state} and would be deleted as a stub"
+    if state is None or stub:
+        return f"stands in {name}, but there is no such job"
+    if kind == "ready":
+        right = state == State.QUEUED and of_type == rest
+    elif kind in ("processing", "cancelling"):
+        right = state == State.RUNNING and (kind == "cancelling" or worker == rest)
+    else:
+        right = state == kind
+    if right:
+        return None
+    of_worker = f" under {worker}" if state == State.RUNNING else ""
+    return f"stands in {name}, but is a {state} job of type {of_type}{of_worker}"
+
+
+def judge_worker(now: float, held: int, lease: Any, holder: int, death: Any) -> list[Verdict]:
+    """Of a worker whose list is not empty."""
+    found: list[Verdict] = []
+    if not holder:
+        message = f"holds {held} jobs, but its worker is not in holders: no janitor finds them"
+        found.append(
+            ("error", message, "add it with redis-cli: HSET <prefix>holders <worker> '0 0 15000'")
+        )
+    if lease is None:
+        message = (
+            f"holds {held} jobs without a lease: the janitor gives it one, then takes them back"
+        )
+        found.append(("warning", message, NO_JANITOR))
+    else:
+        # A lease of 0 is being taken back, page by page, since the worker was marked dead.
+        since = float(lease) or float(death or now)
+        if since < now - OVERDUE_MS:
+            message = (
+                f"holds {held} jobs although its lease ran out {(now - since) / 1000:.0f} s ago"
+            )
+            found.append(("warning", message, NO_JANITOR))
+    return found

@@ -1,0 +1,365 @@
+"""Walks one queue for the doctor: collects what looks wrong, then looks at that once more."""
+
+import functools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from typing import Any
+
+from taskq import calls
+from taskq.doctor.rules import (
+    KINDS,
+    MISPLACED,
+    NO_JANITOR,
+    OVERDUE_MS,
+    Finding,
+    Severity,
+    judge_key,
+    judge_worker,
+    kind_of,
+    misplaced,
+)
+from taskq.errors import InvalidInput, TaskqError
+from taskq.inspector import Inspector, unserved
+from taskq.states import TERMINAL, State
+from taskq.store import AsyncStore, translate
+
+MAX_SUSPECTS = 1000
+"""Suspicious items of one queue that are looked at again; the rest is counted."""
+_STATE_SETS = tuple(state.value for state in State if state not in (State.QUEUED, State.RUNNING))
+Probe = Callable[[Sequence[str]], Awaitable[list[tuple[str, Finding]]]]
+
+
+class Examiner:
+    """Walks what it is shown of one queue and collects suspects: a probe, and items that it found wrong."""
+
+    def __init__(self, store: AsyncStore, queue: str, page: int) -> None:
+        self._store = store
+        self._page = page
+        self.queue = queue
+        self.keys = store.keys.queue(queue)
+        self.suspects: list[tuple[Probe, list[str]]] = []
+        self._suspected = self._passed_over = 0
+        self._unreadable: list[Finding] = []
+        self._workers: set[str] = set()
+
+    async def walk(self, raw_names: Sequence[bytes]) -> None:
+        """Looks at keys (without the prefix) and at all that they hold."""
+        names = self._readable(raw_names)
+        await self._probe(self._keys, names)
+        by_kind: dict[str, list[str]] = {}
+        for name in names:
+            by_kind.setdefault(kind_of(name), []).append(name)
+        await self._probe(self._jobs, [name[4:] for name in by_kind.get("job:", ())])
+        attached = by_kind.get("history:", []) + by_kind.get("log:", [])
+        await self._probe(self._attached, attached)
+        await self._probe(self._locks, by_kind.get("unique:", ()))
+        for kind in ("ready:", "processing:", "stubs:", "cancelling", *_STATE_SETS):
+            for name in by_kind.get(kind, ()):
+                await self._members(name)
+        self._workers.update(name[11:] for name in by_kind.get("processing:", ()))
+
+    async def finish(self) -> None:
+        """What hangs together over several keys, after the last of them was walked."""
+        for name in ("leases", "dead", "holders"):
+            async for members in self._contents(name):
+                self._workers.update(members)
+        await self._probe(self._leases, sorted(self._workers))
+        async for types in self._contents("lines"):
+            await self._probe(self._lines, types)
+        async for ids in self._contents("quarantine"):
+            await self._probe(self._quarantined, ids)
+        await self._probe(self._overdue, ("scheduled", "retrying", "expiring"))
+        await self._probe(self._settings, ("config",))
+        await self._probe(self._registered, (self.queue,))
+
+    async def findings(self) -> list[Finding]:
+        """What is still wrong at the second look."""
+        found = list(self._unreadable)
+        for probe, items in self.suspects:
+            found += [finding for _, finding in await probe(items)]
+        if self._passed_over:
+            message = f"{self._passed_over} more items look wrong and were not looked at again"
+            found.append(
+                Finding("error", self.queue, "", message, "put these right, then run again")
+            )
+        found += await self._waiting_for_nobody()
+        return list(dict.fromkeys(found))
+
+    async def _probe(self, probe: Probe, items: Iterable[str]) -> None:
+        every = list(items)
+        for start in range(0, len(every), self._page):
+            wrong = {item for item, _ in await probe(every[start : start + self._page])}
+            room = MAX_SUSPECTS - self._suspected
+            kept = sorted(wrong)[:room]
+            self._suspected += len(kept)
+            self._passed_over += len(wrong) - len(kept)
+            if kept:
+                self.suspects.append((probe, kept))
+
+    def _finding(self, severity: Severity, subject: str, message: str, advice: str = "") -> Finding:
+        return Finding(severity, self.queue, subject, message, advice)
+
+    def _readable(self, raw_names: Iterable[bytes]) -> list[str]:
+        names = []
+        for raw in raw_names:
+            try:
+                names.append(raw.decode())
+            except UnicodeDecodeError:
+                message = "is no text: taskq did not write it"
+                self._unreadable.append(self._finding("warning", shown(raw), message))
+        return names
+
+    async def _atomic(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Reads at one moment; an error of a single command stands in its place."""
+
+        async def action() -> list[Any]:
+            pipe = self._store.redis.pipeline(transaction=True)
+            for command in commands:
+                pipe.execute_command(*command)
+            return list(await pipe.execute(raise_on_error=False))
+
+        return await self._store.retrying(action) if commands else []
+
+    async def _contents(self, name: str) -> AsyncIterator[list[str]]:
+        """The members of a container in pages; nothing where it has the wrong type (said elsewhere)."""
+        of_type = KINDS[kind_of(name)].type
+        command = {"zset": "ZSCAN", "set": "SSCAN", "hash": "HSCAN"}.get(of_type)
+        cursor: Any = 0
+        while True:
+            if command is None:
+                last = int(cursor) + self._page - 1
+                request: tuple[Any, ...] = ("LRANGE", self.keys.prefix + name, cursor, last)
+            else:
+                request = (command, self.keys.prefix + name, cursor, "COUNT", self._page)
+            (reply,) = await self._store.pipeline([request])
+            if isinstance(reply, Exception):
+                return
+            if command is None:
+                members, cursor = reply, int(cursor) + len(reply) if len(reply) == self._page else 0
+            else:
+                cursor, members = reply
+            readable = self._readable(_names(members, paired=of_type in ("zset", "hash")))
+            if readable:
+                yield readable
+            if int(cursor) == 0:
+                return
+
+    # --- probes: items in, (item, finding) out --------------------------------------------------
+
+    async def _keys(self, names: Sequence[str]) -> list[tuple[str, Finding]]:
+        facts = await types_of(self._store, [(self.keys.prefix + name).encode() for name in names])
+        return [
+            (name, self._finding(severity, name, message, advice))
+            for name, fact in zip(names, facts, strict=True)
+            for severity, message, advice in judge_key(KINDS, name, *fact)
+        ]
+
+    async def _jobs(self, ulids: Sequence[str]) -> list[tuple[str, Finding]]:
+        wrong = await self._store.run(calls.check(self.keys, ulids))
+        return [
+            (ulid, self._finding("error", f"{self.queue}:{ulid}", what, MISPLACED))
+            for ulid, what in wrong
+        ]
+
+    async def _members(self, name: str) -> None:
+        async for ulids in self._contents(name):
+            await self._probe(functools.partial(self._standing, name), ulids)
+
+    async def _standing(self, name: str, ulids: Sequence[str]) -> list[tuple[str, Finding]]:
+        """Whether ids of a container belong there."""
+        key = self.keys.prefix + name
+        stands = {"list": "LPOS", "set": "SISMEMBER", "zset": "ZSCORE"}[KINDS[kind_of(name)].type]
+        fields = ("state", "type", "worker", "stub")
+        replies = await self._atomic(
+            [
+                command
+                for ulid in ulids
+                for command in ((stands, key, ulid), ("HMGET", self.keys.job(ulid), *fields))
+            ]
+        )
+        found = []
+        for ulid, place, job in zip(ulids, replies[::2], replies[1::2], strict=True):
+            absent = place is None or (stands == "SISMEMBER" and not place)
+            if absent or isinstance(place, Exception) or isinstance(job, Exception):
+                continue
+            what = misplaced(name, *(None if v is None else shown(v) for v in job))
+            if what:
+                subject = f"{self.queue}:{ulid}"
+                found.append((ulid, self._finding("error", subject, what, MISPLACED)))
+        return found
+
+    async def _attached(self, names: Sequence[str]) -> list[tuple[str, Finding]]:
+        """History and log lines whose job is gone."""
+        commands: list[tuple[Any, ...]] = []
+        for name in names:
+            ulid = name.partition(":")[2]
+            commands.append(("EXISTS", self.keys.prefix + name))
+            commands.append(("HMGET", self.keys.job(ulid), "state", "stub"))
+        replies = await self._atomic(commands)
+        found = []
+        for name, exists, job in zip(names, replies[::2], replies[1::2], strict=True):
+            if exists == 1 and not isinstance(job, Exception) and (job[0] is None or job[1]):
+                message = "its job is gone, so that nothing would ever delete it"
+                found.append((name, self._finding("warning", name, message, "delete the key")))
+        return found
+
+    async def _locks(self, names: Sequence[str]) -> list[tuple[str, Finding]]:
+        """Unique keys that no live job holds."""
+        holders = await self._store.pipeline([("GET", self.keys.prefix + name) for name in names])
+        held = [
+            (name, holder)
+            for name, holder in zip(names, holders, strict=True)
+            if isinstance(holder, bytes)
+        ]
+        commands: list[tuple[Any, ...]] = []
+        for name, holder in held:
+            job = (self.keys.prefix + "job:").encode() + holder
+            commands += [("GET", self.keys.prefix + name), ("HMGET", job, "state", "unique")]
+        replies = await self._atomic(commands)
+        found = []
+        for (name, holder), now, job in zip(held, replies[::2], replies[1::2], strict=True):
+            if now != holder or isinstance(job, Exception):
+                continue
+            state, unique = (None if v is None else shown(v) for v in job)
+            if state is None or state in TERMINAL or unique != name.partition(":")[2]:
+                message = f"points at {shown(holder)}, which is no live job with this key"
+                advice = "the next submission with this key takes it over; or delete the key"
+                found.append((name, self._finding("warning", name, message, advice)))
+        return found
+
+    async def _leases(self, workers: Sequence[str]) -> list[tuple[str, Finding]]:
+        """Whether lists, leases and holders agree."""
+        commands: list[tuple[Any, ...]] = [("TIME",)]
+        for worker in workers:
+            commands += [
+                ("LLEN", self.keys.processing(worker)),
+                ("ZSCORE", self.keys.leases, worker),
+                ("HEXISTS", self.keys.holders, worker),
+                ("ZSCORE", self.keys.dead, worker),
+            ]
+        clock, *replies = await self._atomic(commands)
+        now, found = _ms(clock), []
+        for i, worker in enumerate(workers):
+            facts = replies[4 * i : 4 * i + 4]
+            if any(isinstance(fact, Exception) for fact in facts) or not facts[0]:
+                continue  # a wrong type is said elsewhere; a lease without a list is fine
+            for severity, message, advice in judge_worker(now, *facts):
+                subject = f"processing:{worker}"
+                found.append((worker, self._finding(severity, subject, message, advice)))
+        return found
+
+    async def _lines(self, types: Sequence[str]) -> list[tuple[str, Finding]]:
+        commands: list[tuple[Any, ...]] = []
+        for of_type in types:
+            commands.append(("ZCARD", self.keys.ready(of_type)))
+            commands.append(("SISMEMBER", self.keys.lines, of_type))
+        replies = await self._atomic(commands)
+        message = "names a line that is empty; a claim for this type drops it"
+        return [
+            (of_type, self._finding("info", f"lines: {of_type}", message))
+            for of_type, depth, named in zip(types, replies[::2], replies[1::2], strict=True)
+            if depth == 0 and named == 1
+        ]
+
+    async def _quarantined(self, ulids: Sequence[str]) -> list[tuple[str, Finding]]:
+        (reasons,) = await self._store.pipeline([("HMGET", self.keys.quarantine, *ulids)])
+        if isinstance(reasons, Exception):
+            return []
+        advice = "see what became of the job; then HDEL the entry with redis-cli"
+        return [
+            (
+                ulid,
+                self._finding("warning", ulid, f"was set aside as broken: {shown(why)}", advice),
+            )
+            for ulid, why in zip(ulids, reasons, strict=True)
+            if why is not None
+        ]
+
+    async def _overdue(self, names: Sequence[str]) -> list[tuple[str, Finding]]:
+        """Jobs that were due long ago and that nobody has moved."""
+        (clock,) = await self._store.pipeline([("TIME",)])
+        late = _ms(clock) - OVERDUE_MS
+        replies = await self._store.pipeline(
+            [("ZCOUNT", self.keys.prefix + name, "-inf", f"{late:.0f}") for name in names]
+        )
+        return [
+            (
+                name,
+                self._finding("warning", name, f"{n} jobs have been due for a minute", NO_JANITOR),
+            )
+            for name, n in zip(names, replies, strict=True)
+            if isinstance(n, int) and n > 0
+        ]
+
+    async def _settings(self, names: Sequence[str]) -> list[tuple[str, Finding]]:
+        """Settings that the scripts could not calculate with."""
+        fields = list(calls.SETTINGS)
+        (values,) = await self._store.pipeline([("HMGET", self.keys.config, *fields)])
+        if isinstance(values, Exception):
+            return []
+        found = []
+        for field, value in zip(fields, values, strict=True):
+            try:
+                if value is not None:
+                    calls.check_settings({field: int(value)})
+            except (ValueError, InvalidInput):
+                message = f"{field} is {shown(value)!r}, which is no value for it"
+                advice = f"set it anew: taskq queues set {self.queue} {field}=..."
+                found.append((names[0], self._finding("error", "config", message, advice)))
+        return found
+
+    async def _registered(self, queues: Sequence[str]) -> list[tuple[str, Finding]]:
+        (known,) = await self._store.pipeline([("SISMEMBER", self._store.keys.queues, queues[0])])
+        if known != 0:
+            return []
+        message = f"is not in {self._store.keys.queues}: no janitor looks after it"
+        return [
+            (
+                queues[0],
+                self._finding("error", queues[0], message, "taskq doctor --rebuild-registry"),
+            )
+        ]
+
+    async def _waiting_for_nobody(self) -> list[Finding]:
+        look = Inspector(self._store)
+        try:
+            info, workers = await look.queue(self.queue), await look.workers()
+        except TaskqError:
+            return []
+        depths = {line.job_type: line.waiting for line in info.types}
+        return [
+            self._finding(
+                "info",
+                f"ready:{of_type}",
+                f"{depths[of_type]} jobs wait, and no live worker runs this type",
+                f"start one: taskq worker -q {self.queue}",
+            )
+            for of_type in unserved(info, workers)
+        ]
+
+
+def _names(members: Any, *, paired: bool) -> list[bytes]:
+    """Members without their scores or values, in whatever shape the client answers."""
+    if isinstance(members, dict):
+        return list(members)
+    if paired and members and isinstance(members[0], (tuple, list)):
+        return [member for member, _ in members]
+    return list(members[::2]) if paired else list(members)
+
+
+async def types_of(store: AsyncStore, keys: Sequence[bytes]) -> list[tuple[str, int]]:
+    """(type, ms to live) of keys; the type is ``none`` for a key that is gone."""
+    replies = await store.pipeline([c for key in keys for c in (("TYPE", key), ("PTTL", key))])
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise translate(reply)
+    return [
+        (shown(of_type), int(ttl)) for of_type, ttl in zip(replies[::2], replies[1::2], strict=True)
+    ]
+
+
+def shown(raw: Any) -> str:
+    return raw.decode(errors="backslashreplace") if isinstance(raw, bytes) else str(raw)
+
+
+def _ms(clock: Any) -> float:
+    return int(clock[0]) * 1000 + int(clock[1]) / 1000
