@@ -124,7 +124,7 @@ local function advance(front)
 end
 
 local limit, now_text = tonumber(upper), int_text(NOW_MS)
-local taken, jobs, bytes, seen = {}, {}, 0, 0
+local taken, jobs, expired, bytes, seen = {}, {}, {}, 0, 0
 while #jobs < most and #fronts > 0 and seen < most + 200 do
   local front = fronts[1]
   if #jobs > 0 and limit and front.score > limit then break end
@@ -141,22 +141,23 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
     count('misplaced', 1)
     drop = true
   elseif v[10] and (tonumber(v[10]) or NOW + 1) <= NOW then
-    local job = read_job(id)
+    -- Where its end cannot be recorded it stays in line, and those behind it are served.
     if can_close('failed') then
       history(id, 'expired')
-      close(id, job, 'failed', { 'reason', 'expired', 'error',
+      close(id, read_job(id), 'failed', { 'reason', 'expired', 'error',
         '{"type":"Expired","message":"expired before a worker took it"}' })
+      expired[#expired + 1] = id
       drop = true
-    else
-      break
     end
   elseif #jobs > 0 and bytes + #(v[2] or '') > max_bytes then
     break
   else
     take = true
   end
-  if not touched[job_type] then touched[job_type] = front end
-  front.gone[#front.gone + 1] = id
+  if take or drop then
+    if not touched[job_type] then touched[job_type] = front end
+    front.gone[#front.gone + 1] = id
+  end
   seen = seen + 1
   if take then
     local fence, attempts = now_text, '1'
@@ -184,6 +185,7 @@ if most > 0 then
 end
 flush_closed()
 flush_stats()
+tell('failed', expired)
 tell('running', taken)
 local head = fronts[1]
 return { 'OK', exact(NOW), head and exact(head.score) or '', due and exact(due) or '', 0, jobs }
