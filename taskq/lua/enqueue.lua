@@ -20,8 +20,8 @@ if max_depth > 0 then
 end
 
 -- Whether the id is known: its state, or nil; false where the key is not a hash.
-local function known(id, options)
-  local v = redis.pcall('HMGET', prefix .. 'job:' .. id, 'state', 'digest')
+local function known(key, id, options)
+  local v = redis.pcall('HMGET', key, 'state', 'digest')
   if v.err then return false end
   if v[1] then return v[1], v[2] end
   -- Only a repeat, or an id made from a key, can meet a stub: a fresh ULID is new by construction.
@@ -54,9 +54,11 @@ local function unique_holder(key)
   return holder
 end
 
+local NONE = {}
 local queued_ids, scheduled_ids, scheduled_adds = {}, {}, {}
 local function store(i, id, job_type, payload, priority, options)
-  local state, digest = known(id, options)
+  local key = prefix .. 'job:' .. id
+  local state, digest = known(key, id, options)
   if state == false then return 'BROKEN_KEY' end
   if state then
     if options.digest and digest and digest ~= options.digest then return 'CONFLICT' end
@@ -82,16 +84,18 @@ local function store(i, id, job_type, payload, priority, options)
     if holder then return { 'UNIQUE', holder } end
     redis.call('SET', prefix .. 'unique:' .. options.unique, id)
   end
-  local fields = { 'state', later and 'scheduled' or 'queued', 'type', job_type, 'payload', payload,
-    'created_at', NOW_MS }
-  if priority ~= 0 then fields[9], fields[10] = 'priority', priority end
-  if next(options) then
+  if priority == 0 and options == NONE then
+    redis.call('HSET', key, 'state', 'queued', 'type', job_type, 'payload', payload, 'created_at', NOW_MS)
+  else
+    local fields = { 'state', later and 'scheduled' or 'queued', 'type', job_type, 'payload', payload,
+      'created_at', NOW_MS }
     local function set(name, value)
       if value then
         fields[#fields + 1] = name
         fields[#fields + 1] = value
       end
     end
+    if priority ~= 0 then set('priority', priority) end
     if later then set('eligible_at', math.floor(due)) end
     set('expires_at', expires)
     set('unique', options.unique)
@@ -101,8 +105,8 @@ local function store(i, id, job_type, payload, priority, options)
     set('result_ttl_ms', options.result_ttl_ms)
     set('retried_from', options.retried_from)
     if options.keep_payload then set('keep_payload', '1') end
+    redis.call('HSET', key, unpack(fields))
   end
-  redis.call('HSET', prefix .. 'job:' .. id, unpack(fields))
   if expires then redis.call('ZADD', prefix .. 'expiring', expires, id) end
   depth = depth + 1
   if later then
@@ -116,7 +120,7 @@ local function store(i, id, job_type, payload, priority, options)
   return 'QUEUED'
 end
 
-local NONE, replies = {}, {}
+local replies = {}
 for i = 1, item_count do
   local id, job_type, payload, priority, options = item(i)
   replies[i] = store(i, id, job_type, payload, priority, options == '' and NONE or cjson.decode(options))

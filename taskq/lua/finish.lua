@@ -11,7 +11,8 @@
 -- REPLY  whole        BROKEN_KEY
 -- @include _clock _config _stats _bulk _trim
 local list = prefix .. 'processing:' .. worker
-if type(redis.pcall('LLEN', list)) ~= 'number' then return redis.error_reply('BROKEN_KEY processing') end
+local length = redis.pcall('LLEN', list)
+if type(length) ~= 'number' then return redis.error_reply('BROKEN_KEY processing') end
 local have = redis.pcall('ZCARD', prefix .. 'succeeded')
 if type(have) ~= 'number' then return redis.error_reply('BROKEN_KEY succeeded') end
 local STEP = have > 500 and 16 or 1
@@ -33,7 +34,6 @@ for i = 1, item_count do
   else
     replies[i] = 'OK'
     done[#done + 1] = id
-    redis.call('LREM', list, 1, id)
     local ttl = tonumber(v[13]) or tonumber(ttl_ms)
     if v[8] and redis.pcall('GET', prefix .. 'unique:' .. v[8]) == id then
       redis.call('DEL', prefix .. 'unique:' .. v[8])
@@ -53,21 +53,21 @@ for i = 1, item_count do
         redis.call('HSET', key, 'state', 'succeeded', 'finished_at', NOW_MS, 'digest', v[12], 'fence', fence, 'stub', '1')
       end
     else
-      local fields = { 'state', 'succeeded', 'finished_at', NOW_MS }
-      if result ~= 'null' then
-        fields[5], fields[6] = 'result', result
-      end
       local size = #result
       if size > 1024 then
-        fields[#fields + 1], fields[#fields + 2] = 'size', size
+        redis.call('HSET', key, 'size', size)
         redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:succeeded', size)
       end
       if size > 1024 or v[12] then redis.pcall('HINCRBY', prefix .. 'totals', 'marked:succeeded', 1) end
-      redis.call('HSET', key, unpack(fields))
       if keep or v[14] then
         redis.call('HDEL', key, 'score', 'call', 'cancel', 'error')
       else
         redis.call('HDEL', key, 'payload', 'score', 'call', 'cancel', 'error')
+      end
+      if result == 'null' then
+        redis.call('HSET', key, 'state', 'succeeded', 'finished_at', NOW_MS)
+      else
+        redis.call('HSET', key, 'state', 'succeeded', 'finished_at', NOW_MS, 'result', result)
       end
       adds[#adds + 1] = NOW
       adds[#adds + 1] = id
@@ -75,6 +75,17 @@ for i = 1, item_count do
     end
     if v[10] then redis.call('PUBLISH', prefix .. 'done:' .. id, 'succeeded') end
   end
+end
+-- Out of the worker's list: one by one, or what stays is written anew where most of it goes.
+if #done < 8 or #done * 4 < length then
+  for i = 1, #done do redis.call('LREM', list, 1, done[i]) end
+else
+  local ended, rest = {}, {}
+  for i = 1, #done do ended[done[i]] = true end
+  local ids = redis.call('LRANGE', list, 0, -1)
+  for i = 1, #ids do if not ended[ids[i]] then rest[#rest + 1] = ids[i] end end
+  redis.call('DEL', list)
+  bulk('RPUSH', list, rest)
 end
 local trims = #stubs > 0
 if #adds > 0 then
