@@ -1,11 +1,13 @@
--- Moves what is due to its line, at most `limit` of each set; answers the next due time or nil.
+-- Moves what is due to its line, at most `limit` of each set; answers the next due time or nil. What cannot
+-- be placed is tried again in a while, so that it does not stand before the others for ever.
+local PUT_OFF_MS = 10000
 local function due_of(name, limit)
   local key = prefix .. name
   local head = redis.pcall('ZRANGE', key, 0, 0, 'WITHSCORES')
   if head.err or not head[1] then return nil, 0 end
   if tonumber(head[2]) > NOW then return tonumber(head[2]), 0 end
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, limit)
-  local gone, moved = {}, {}
+  local gone, moved, put_off = {}, {}, {}
   for i = 1, #due, 2 do
     local id, at = due[i], tonumber(due[i + 1])
     local job, why = read_job(id)
@@ -19,9 +21,13 @@ local function due_of(name, limit)
       moved[#moved + 1] = id
       redis.call('HSET', prefix .. 'job:' .. id, 'state', 'queued', 'eligible_at', int_text(math.floor(at)))
       line_add(job.type, id, line_score(at, job.priority))
+    else
+      put_off[#put_off + 1] = NOW + PUT_OFF_MS
+      put_off[#put_off + 1] = id
     end
   end
   if #gone > 0 then bulk('ZREM', key, gone) end
+  if #put_off > 0 then bulk('ZADD', key, put_off) end
   tell('queued', moved)
   local next_head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
   return tonumber(next_head[2]), #moved

@@ -10,11 +10,13 @@
 if not readable_zset('expiring') then return redis.error_reply('BROKEN_KEY expiring') end
 local due = redis.call('ZRANGEBYSCORE', prefix .. 'expiring', '-inf', NOW, 'LIMIT', 0, limit)
 local gone, ended, dropped, told = {}, 0, 0, {}
+local function put_off(id) redis.call('ZADD', prefix .. 'expiring', NOW + 60000, id) end
 for i = 1, #due do
   local id = due[i]
-  local job = read_job(id)
+  local job, why = read_job(id)
   if not job then
     gone[#gone + 1] = id
+    if why == 'WRONGTYPE' then quarantine(id, 'expiring', 'not a hash') end
   elseif closed[job.state] then
     gone[#gone + 1] = id
     local finished = redis.pcall('ZSCORE', prefix .. job.state, id)
@@ -26,7 +28,7 @@ for i = 1, #due do
     end
   elseif job.state == 'running' then
     -- Its run decides; should it come back into a line, this is looked at again.
-    redis.call('ZADD', prefix .. 'expiring', NOW + 60000, id)
+    put_off(id)
   else
     local line = job.state == 'queued' and 'ready:' .. job.type or job.state
     if can_close('failed') and readable_zset(line) then
@@ -38,6 +40,8 @@ for i = 1, #due do
         '{"type":"Expired","message":"expired before a worker took it"}' })
       ended = ended + 1
       told[#told + 1] = id
+    else
+      put_off(id)
     end
   end
 end
