@@ -1,0 +1,97 @@
+"""Puts the API together: routes, middleware, and what lives as long as the process."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import FastAPI
+
+from taskq.settings import Settings
+from taskq_api import errors
+from taskq_api.auth import KeyAuth, check_bind, key_digests
+from taskq_api.deps import Services
+from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
+from taskq_api.routes import health, jobs, queues
+from taskq_api.schemas import components
+from taskq_api.version import VERSION
+
+logger = logging.getLogger("taskq.api")
+
+DESCRIPTION = """
+Submit jobs to **taskq**, watch them and steer them.
+
+Errors are `application/problem+json` (RFC 9457) with a stable `code`. Times are RFC 3339 in UTC with
+milliseconds; durations are seconds. A 503 or 429 says in `Retry-After` when to come back; with an
+`Idempotency-Key` a repeated submission cannot make a second job.
+"""
+
+TAGS = [
+    {"name": "jobs", "description": "Submit, look at and steer jobs."},
+    {"name": "queues", "description": "Queues and their settings."},
+    {"name": "workers", "description": "Who runs jobs, and which."},
+    {"name": "health", "description": "For probes; never needs a key."},
+]
+
+
+class Api(FastAPI):
+    """FastAPI with the schemas of bodies that routes read and write by themselves."""
+
+    def openapi(self) -> dict[str, Any]:
+        made = self.openapi_schema is not None
+        document = super().openapi()
+        if not made:
+            parts = document.setdefault("components", {})
+            parts.setdefault("schemas", {}).update(components())
+            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+            document["security"] = [{}, {"key": []}]
+        return document
+
+
+def create_app(settings: Settings) -> FastAPI:
+    """The application. Raises ``ConfigError`` where it would be open to the network by accident."""
+    check_bind(settings)
+    digests = key_digests(settings)
+    app = Api(
+        title="taskq",
+        version=VERSION,
+        description=DESCRIPTION,
+        openapi_tags=TAGS,
+        lifespan=_lifespan,
+        redoc_url=None,
+    )
+    app.state.settings = settings
+    app.state.stopping = asyncio.Event()
+    errors.install(app)
+    for module in (jobs, queues, health):
+        app.include_router(module.router)
+    # The one that is added last sees a request first.
+    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
+    if digests:
+        app.add_middleware(KeyAuth, digests=digests)
+    else:
+        hosts, loopback = [settings.api_host], is_loopback(settings.api_host)
+        app.add_middleware(SameOrigin, hosts=hosts, check_host=loopback)
+    app.add_middleware(errors.Shield)
+    app.add_middleware(SecurityHeaders)
+    return app
+
+
+@contextlib.asynccontextmanager
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    settings: Settings = app.state.settings
+    if settings.api_keys is None and not is_loopback(settings.api_host):
+        logger.warning(
+            "TASKQ_ALLOW_OPEN: listening on %s without keys; whoever reaches the port may submit, "
+            "read and cancel jobs",
+            settings.api_host,
+        )
+    services = app.state.services = Services.open(settings)
+    janitor = asyncio.create_task(services.janitor.run())
+    try:
+        yield
+    finally:
+        janitor.cancel()
+        await asyncio.gather(janitor, return_exceptions=True)
+        await services.client.close()

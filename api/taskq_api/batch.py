@@ -1,0 +1,107 @@
+"""Many submissions in one request: each is judged and stored for itself."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from taskq import calls, codec
+from taskq.app import make_spec
+from taskq.client import AsyncClient, chunks, refusal, submit_specs
+from taskq.errors import TaskqError, Unavailable
+from taskq.ids import join_id
+from taskq.model import Enqueued, JobSpec
+from taskq_api.errors import Refused, describe, document, invalid
+from taskq_api.schemas import BatchItem
+
+Problem = dict[str, Any]
+
+
+def _refused(problem: Problem) -> dict[str, Any]:
+    return {"status": problem["status"], "problem": problem}
+
+
+def _outcome(queue: str, spec: JobSpec, outcome: Enqueued | TaskqError) -> dict[str, Any]:
+    if isinstance(outcome, TaskqError):
+        return _refused(describe(outcome))
+    error = refusal(queue, spec, outcome)
+    if error is not None:
+        return _refused(describe(error))
+    known = spec.check and not outcome.created
+    return {
+        "status": 200 if known else 201,
+        "id": join_id(queue, spec.id),
+        "state": outcome.state,
+    }
+
+
+class Batch:
+    """Jobs on their way: taken, then stored queue by queue, then answered for."""
+
+    def __init__(self, new_ulid: Callable[[], str], owner: str) -> None:
+        self._new_ulid = new_ulid
+        self._owner = owner
+        self._outcomes: list[dict[str, Any]] = []
+        self._wanted: dict[str, list[tuple[int, JobSpec]]] = {}
+
+    def take(self, items: list[Any]) -> None:
+        """Judges every item; those that are refused have their outcome already."""
+        for i, item in enumerate(items):
+            outcome: dict[str, Any] = {}
+            try:
+                queue, spec = self._spec(item)
+            except Refused as error:
+                outcome = _refused(document(error.code, str(error), field=error.field))
+            except TaskqError as error:
+                outcome = _refused(describe(error))
+            else:
+                self._wanted.setdefault(queue, []).append((i, spec))
+            self._outcomes.append(outcome)
+
+    def _spec(self, item: Any) -> tuple[str, JobSpec]:
+        if not isinstance(item, dict):
+            raise Refused("invalid", "a job must be a JSON object")
+        try:
+            wanted = BatchItem.model_validate(item)
+        except ValidationError as error:
+            raise invalid(error) from None
+        queue, spec = make_spec(
+            self._new_ulid,
+            wanted.job_type,
+            codec.dumps(wanted.payload),
+            wanted.options(wanted.idempotency_key),
+            key_owner=self._owner,
+        )
+        calls.check_spec(spec)
+        return queue, spec
+
+    def queues(self) -> list[str]:
+        return list(self._wanted)
+
+    async def store(self, client: AsyncClient, queue: str) -> None:
+        """Stores what goes to one queue. Raises ``Unavailable`` only if nothing of the batch is stored."""
+        wanted = iter(self._wanted[queue])
+        for chunk in chunks([spec for _, spec in self._wanted[queue]]):
+            outcomes: Sequence[Enqueued | TaskqError]
+            try:
+                outcomes = await submit_specs(client.store, queue, chunk)
+            except TaskqError as error:
+                if isinstance(error, Unavailable) and not self._any_stored():
+                    raise
+                outcomes = [error] * len(chunk)
+            for outcome in outcomes:
+                i, spec = next(wanted)
+                self._outcomes[i] = _outcome(queue, spec, outcome)
+
+    def _any_stored(self) -> bool:
+        return any(outcome.get("id") for outcome in self._outcomes)
+
+    def answer(self) -> dict[str, Any]:
+        statuses = [outcome["status"] for outcome in self._outcomes]
+        created, known = statuses.count(201), statuses.count(200)
+        return {
+            "created": created,
+            "known": known,
+            "refused": len(statuses) - created - known,
+            "items": self._outcomes,
+        }

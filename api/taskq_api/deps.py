@@ -1,0 +1,106 @@
+"""What routes use: the services of the process, and the strict reading of a request's body."""
+
+import asyncio
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from taskq import codec
+from taskq.client import AsyncClient
+from taskq.errors import InvalidInput, InvalidPayload, JobNotFound
+from taskq.ids import UlidFactory, split_id
+from taskq.inspector import Inspector
+from taskq.janitor import Janitor
+from taskq.keys import Keys
+from taskq.registry import Registry
+from taskq.settings import Settings
+from taskq.store import AsyncStore
+from taskq_api.errors import Refused, invalid
+
+RETRY_SECONDS = 2.0
+"""How long a request tries again while Redis is away: a restart of a moment is not seen by clients."""
+SOCKET_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Made when the application starts, closed when it ends."""
+
+    settings: Settings
+    client: AsyncClient
+    inspector: Inspector
+    registry: Registry
+    janitor: Janitor
+    probe: AsyncStore
+    """The same connections without patience: for /ready."""
+    new_ulid: UlidFactory = field(default_factory=UlidFactory)
+
+    @classmethod
+    def open(cls, settings: Settings) -> "Services":
+        client = AsyncClient.from_url(
+            settings.redis_url,
+            settings.namespace,
+            retry_seconds=RETRY_SECONDS,
+            socket_timeout=SOCKET_SECONDS,
+        )
+        store = client.store
+        return cls(
+            settings,
+            client,
+            Inspector(store),
+            Registry(store, ttl_seconds=60),
+            Janitor(
+                store,
+                every_seconds=settings.janitor_seconds,
+                lease_seconds=settings.lease_seconds,
+            ),
+            AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0),
+        )
+
+
+def services(request: Request) -> Services:
+    found: Services = request.app.state.services
+    return found
+
+
+def stopping(request: Request) -> asyncio.Event:
+    """Set when the process is asked to stop: those who wait for something answer now."""
+    event: asyncio.Event = request.app.state.stopping
+    return event
+
+
+async def read_json(request: Request) -> Any:
+    """The body as a value, exact and strict.
+
+    Raises ``Refused`` ``invalid_json`` for what is no JSON at all, ``InvalidPayload`` for what readers
+    would understand differently.
+    """
+    data = await request.body()
+    try:
+        return codec.loads(data, what="body", max_bytes=len(data))
+    except InvalidPayload as error:
+        # Of the refusals only these two are about the form and not about a value.
+        if isinstance(error.__context__, (json.JSONDecodeError, UnicodeDecodeError)):
+            raise Refused("invalid_json", str(error)) from None
+        raise InvalidPayload(str(error)) from None
+
+
+def parse(model: type[BaseModel], value: Any) -> Any:
+    """``value`` as ``model``. Raises ``Refused`` ``invalid``, which names the field."""
+    if not isinstance(value, dict):
+        raise Refused("invalid", "the body must be a JSON object")
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise invalid(error) from None
+
+
+def job_place(job_id: str) -> tuple[str, str]:
+    """(queue, ulid) of an id in a path. Raises ``JobNotFound`` also for what cannot be an id."""
+    try:
+        return split_id(job_id)
+    except InvalidInput:
+        raise JobNotFound(job_id[:100]) from None

@@ -1,0 +1,255 @@
+"""Errors as clients see them: one table from code to HTTP status, and problem+json (RFC 9457).
+
+A 5xx answer never holds text from the inside; what happened is in the log.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from taskq.errors import (
+    InvalidInput,
+    OutOfMemory,
+    TaskqError,
+    Unavailable,
+    UniqueHeld,
+    WrongState,
+)
+
+logger = logging.getLogger("taskq.api")
+
+CODES: dict[str, tuple[int, str]] = {
+    "invalid_json": (400, "The body is not JSON"),
+    "unauthorized": (401, "A valid API key is needed"),
+    "forbidden_host": (403, "This Host is not served without API keys"),
+    "forbidden_origin": (403, "Requests from this Origin are refused without API keys"),
+    "not_found": (404, "Nothing is here"),
+    "job_not_found": (404, "There is no such job"),
+    "queue_not_found": (404, "There is no such queue"),
+    "task_not_found": (404, "There is no such task"),
+    "method_not_allowed": (405, "This method is not allowed here"),
+    "conflict": (409, "The present state does not allow this"),
+    "wrong_state": (409, "The job's state does not allow this"),
+    "idempotency_conflict": (409, "The idempotency key was used with another body"),
+    "unique_held": (409, "A live job holds the unique key"),
+    "lease_lost": (409, "The lease is no longer the caller's"),
+    "job_cancelled": (409, "The job was cancelled"),
+    "job_failed": (409, "The job failed"),
+    "result_expired": (410, "The result is no longer kept"),
+    "payload_too_large": (413, "The body or payload is too large"),
+    "unsupported_media_type": (415, "Bodies must be application/json"),
+    "invalid": (422, "A value was refused"),
+    "invalid_payload": (422, "A value is not JSON that every reader understands alike"),
+    "queue_full": (429, "The queue is full"),
+    "http_error": (400, "The request was refused"),
+    "internal": (500, "Something went wrong inside"),
+    "taskq_error": (500, "Something went wrong inside"),
+    "broken_key": (500, "Stored data is broken: an operator has to run `taskq doctor`"),
+    "config": (500, "A setting is wrong"),
+    "unsafe_server": (503, "The Redis server is not safe for jobs"),
+    "embedded_server": (503, "The bundled server did not start"),
+    "not_ready": (503, "Not ready to serve"),
+    "redis_unavailable": (503, "Redis cannot be used now"),
+    "redis_out_of_memory": (503, "Redis is full and takes no new work"),
+    "result_timeout": (504, "The job had not ended in time"),
+}
+"""Every code that an answer may carry: its HTTP status and title."""
+
+RETRY_AFTER = {"queue_full": "5", "redis_unavailable": "2", "redis_out_of_memory": "10"}
+"""Seconds, for the codes that pass by themselves."""
+
+PROBLEM = "application/problem+json"
+SHOWN_ERRORS = 20
+
+
+class Refused(Exception):
+    """A request that the API itself refuses, with a code of the table."""
+
+    def __init__(self, code: str, detail: str, *, field: str | None = None, **more: Any) -> None:
+        super().__init__(detail)
+        self.code = code
+        self.field = field
+        self.more = more
+
+
+def document(code: str, detail: str, *, field: str | None = None, **more: Any) -> dict[str, Any]:
+    """The members of a problem."""
+    status, title = CODES[code]
+    out = {
+        "type": f"urn:taskq:error:{code}",
+        "title": title,
+        "status": status,
+        "detail": detail,
+        "code": code,
+    }
+    if field is not None:
+        out["field"] = field
+    return out | more
+
+
+def problem(
+    code: str,
+    detail: str,
+    *,
+    field: str | None = None,
+    headers: Mapping[str, str] | None = None,
+    **more: Any,
+) -> Response:
+    """A problem+json answer; 429 and 503 say when to come back."""
+    all_headers = dict(headers or {})
+    if code in RETRY_AFTER:
+        all_headers.setdefault("Retry-After", RETRY_AFTER[code])
+    body = document(code, detail, field=field, **more)
+    return Response(
+        json.dumps(body).encode(), CODES[code][0], headers=all_headers, media_type=PROBLEM
+    )
+
+
+def describe(error: TaskqError) -> dict[str, Any]:
+    """The members of the problem that an error of the library stands for."""
+    code = error.code if error.code in CODES else "taskq_error"
+    more: dict[str, Any] = {}
+    if isinstance(error, InvalidInput) and error.field is not None:
+        more["field"] = error.field
+    if isinstance(error, UniqueHeld):
+        more["job_id"] = error.job_id
+    if isinstance(error, WrongState) and error.state is not None:
+        more["state"] = str(error.state)
+    if isinstance(error, Unavailable):
+        more["reason"] = error.reason
+    return document(code, _detail(code, error), **more)
+
+
+def _detail(code: str, error: TaskqError) -> str:
+    if isinstance(error, OutOfMemory):
+        return "Redis is at maxmemory; nothing was stored. Try again later"
+    if isinstance(error, Unavailable):
+        return (
+            f"Redis cannot be used now ({error.reason}). Try again; "
+            "with an Idempotency-Key a repeat cannot make a second job"
+        )
+    if CODES[code][0] == 500:
+        return f"{CODES[code][1]}; the server's log says more"
+    return str(error)
+
+
+class _Seldom:
+    """Lets one message a second through, so that an outage does not fill the log."""
+
+    def __init__(self) -> None:
+        self._last = float("-inf")
+
+    def __call__(self) -> bool:
+        now = time.monotonic()
+        if now - self._last < 1:
+            return False
+        self._last = now
+        return True
+
+
+def install(app: FastAPI) -> None:
+    """Answers every error of a route as a problem."""
+    seldom = _Seldom()
+
+    async def taskq_error(_: Request, error: Exception) -> Response:
+        assert isinstance(error, TaskqError)
+        shown = describe(error)
+        if isinstance(error, Unavailable):
+            if seldom():
+                logger.warning("%s", error)
+        elif shown["status"] >= 500:
+            logger.error("%s: %s", type(error).__name__, error)
+        headers = {"Connection": "close"} if shown["status"] == 413 else {}
+        return problem(**_arguments(shown), headers=headers)
+
+    async def refused(_: Request, error: Exception) -> Response:
+        assert isinstance(error, Refused)
+        return problem(error.code, str(error), field=error.field, **error.more)
+
+    app.add_exception_handler(TaskqError, taskq_error)
+    app.add_exception_handler(Refused, refused)
+    app.add_exception_handler(RequestValidationError, _invalid_request)
+    app.add_exception_handler(HTTPException, _http_error)
+
+
+def _arguments(shown: dict[str, Any]) -> dict[str, Any]:
+    return {k: v for k, v in shown.items() if k not in ("type", "title", "status")}
+
+
+async def _invalid_request(_: Request, error: Exception) -> Response:
+    """A path or query parameter that FastAPI refused."""
+    assert isinstance(error, RequestValidationError)
+    detail, field, errors = _explain([(e["loc"][1:], e["msg"]) for e in error.errors()])
+    return problem("invalid", detail, field=field, errors=errors)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return problem("not_found", "nothing is at this path; /openapi.json lists what there is")
+    if error.status_code == 405:
+        allow = f"{request.method} is not allowed here"
+        return problem("method_not_allowed", allow, headers=error.headers)
+    if error.status_code < 500:
+        return problem("http_error", str(error.detail)[:200])
+    return problem("internal", CODES["internal"][1])
+
+
+def invalid(error: ValidationError) -> Refused:
+    """What pydantic refused, as a refusal that names the field and holds no value."""
+    found = error.errors(include_input=False, include_url=False, include_context=False)
+    detail, field, errors = _explain([(e["loc"], e["msg"]) for e in found])
+    return Refused("invalid", detail, field=field, errors=errors)
+
+
+def _explain(found: list[tuple[Any, str]]) -> tuple[str, str | None, list[dict[str, str]]]:
+    """(detail, field, errors) of validation errors; a name given by the client is cut short."""
+    errors = [
+        {
+            "field": ".".join(str(part) for part in loc)[:100],
+            "message": message.removeprefix("Value error, ")[:300],
+        }
+        for loc, message in found[:SHOWN_ERRORS]
+    ]
+    first = errors[0]
+    where = f"{first['field']}: " if first["field"] else ""
+    return where + first["message"], first["field"] or None, errors
+
+
+class Shield:
+    """ASGI: an exception that nobody foresaw becomes a 500 without internals, and a log entry."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self.app(scope, receive, noting)
+        except ClientDisconnect:
+            return  # nobody is there to be answered
+        except Exception:
+            # The path, not the query: it may hold anything.
+            logger.exception("%s %s failed", scope["method"], scope["path"])
+            if started:
+                raise
+            await problem("internal", CODES["internal"][1])(scope, receive, send)

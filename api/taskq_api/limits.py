@@ -1,0 +1,229 @@
+"""ASGI middleware at the door: what a request may be before any route sees it."""
+
+import asyncio
+import contextlib
+import ipaddress
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from taskq.errors import PayloadTooLarge
+from taskq_api.errors import problem
+
+DRAIN_SECONDS = 3.0
+DRAIN_PAUSE_SECONDS = 0.25
+"""A refused upload is read on (and thrown away) for so long: a connection that is closed over unread
+bytes is reset, and then the client loses the answer."""
+
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
+
+_HEADERS = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+_STRICT = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+_FOR_DOCS = (
+    b"content-security-policy",
+    b"default-src 'self'; script-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
+    b"style-src 'self' 'unsafe-inline' https://cdn.jsdelivr.net; "
+    b"img-src 'self' data: https://fastapi.tiangolo.com; frame-ancestors 'none'",
+)
+DOCS_PATHS = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc"})
+
+
+class SecurityHeaders:
+    """Adds to every answer what keeps browsers from guessing, framing and caching it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        extra = [*_HEADERS, _FOR_DOCS if scope["path"] in DOCS_PATHS else _STRICT]
+
+        async def adding(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *extra]
+            await send(message)
+
+        await self.app(scope, receive, adding)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address to listen on is reached from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
+
+
+class SameOrigin:
+    """Refuses requests that a web page of somebody else may have caused, where no key protects.
+
+    A page can make the browser of somebody on this machine send requests to a loopback port. ``Origin``
+    tells a foreign page; ``Host`` tells one whose name was pointed at this machine (DNS rebinding).
+    With ``check_host`` off (an open port that is meant to be reached by other names) only the former.
+    """
+
+    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], check_host: bool) -> None:
+        self.app = app
+        self._hosts = LOOPBACK_NAMES | {host.strip("[]").lower() for host in hosts}
+        self._check_host = check_host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            host, origin = _host_and_origin(scope)
+            code = self._refusal(host, origin)
+            if code is not None:
+                what = "Host" if code == "forbidden_host" else "Origin"
+                refused = problem(
+                    code,
+                    f"this {what} is refused while the API runs without keys; "
+                    "use localhost, or set TASKQ_API_KEYS",
+                )
+                await refused(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
+
+    def _refusal(self, host: str, origin: str | None) -> str | None:
+        name, port = _name_and_port(f"http://{host}")
+        if self._check_host and name not in self._hosts:
+            return "forbidden_host"
+        if origin is None:
+            return None
+        origin_name, origin_port = _name_and_port(origin)
+        both_here = name in self._hosts and origin_name in self._hosts
+        if origin_name and origin_port == port and (origin_name == name or both_here):
+            return None
+        return "forbidden_origin"
+
+
+def _host_and_origin(scope: Scope) -> tuple[str, str | None]:
+    host, origin = "", None
+    for name, value in scope["headers"]:
+        if name == b"host":
+            host = value.decode("latin-1")
+        elif name == b"origin":
+            origin = value.decode("latin-1")
+    return host, origin
+
+
+def _name_and_port(url: str) -> tuple[str, int]:
+    """('', 0) for what is no plain origin; the port is the scheme's where none is named."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        return "", 0
+    if parts.scheme not in ("http", "https") or parts.path or parts.query or "@" in parts.netloc:
+        return "", 0
+    return parts.hostname or "", port or (443 if parts.scheme == "https" else 80)
+
+
+class BodyLimit:
+    """Lets through JSON bodies of at most ``max_bytes``, counted while they are read."""
+
+    def __init__(self, app: ASGIApp, *, max_bytes: int) -> None:
+        self.app = app
+        self._max = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
+            await self.app(scope, receive, send)
+            return
+        length, chunked, is_json = _body_headers(scope)
+        if not length and not chunked:
+            await self.app(scope, receive, send)
+            return
+        body = _Body(receive, send, self._max)
+        if length > self._max:
+            refused = problem(
+                "payload_too_large", too_large(self._max), headers={"Connection": "close"}
+            )
+            await refused(scope, body.receive, body.send)
+        elif not is_json:
+            refused = problem(
+                "unsupported_media_type",
+                "send the body as plain `Content-Type: application/json` in UTF-8",
+                headers={"Connection": "close", "Accept": "application/json"},
+            )
+            await refused(scope, body.receive, body.send)
+        else:
+            await self.app(scope, body.receive, body.send)
+
+
+def too_large(max_bytes: int) -> str:
+    return f"the body is larger than the limit of {max_bytes} bytes"
+
+
+def _body_headers(scope: Scope) -> tuple[int, bool, bool]:
+    """(length, whether it comes in chunks, whether it is plain JSON)."""
+    length, chunked, is_json, encoded = 0, False, False, False
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            length = int(value) if value.isdigit() else 0
+        elif name == b"transfer-encoding":
+            chunked = True
+        elif name == b"content-type":
+            is_json = _is_json(value)
+        elif name == b"content-encoding":
+            encoded = value.strip().lower() not in (b"", b"identity")
+    return length, chunked, is_json and not encoded
+
+
+def _is_json(content_type: bytes) -> bool:
+    if content_type == b"application/json":
+        return True
+    kind, _, parameters = content_type.lower().partition(b";")
+    charset = parameters.replace(b'"', b"").strip()
+    return kind.strip() == b"application/json" and charset in (b"", b"charset=utf-8")
+
+
+class _Body:
+    """The receive and send of one request with a body."""
+
+    def __init__(self, receive: Receive, send: Send, max_bytes: int) -> None:
+        self._receive = receive
+        self._send = send
+        self._max = max_bytes
+        self._seen = 0
+        self._unread = True
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request":
+            self._unread = message.get("more_body", False)
+            self._seen += len(message.get("body", b""))
+            if self._seen > self._max:
+                raise PayloadTooLarge(too_large(self._max))
+        else:
+            self._unread = False
+        return message
+
+    async def send(self, message: Message) -> None:
+        last = message["type"] == "http.response.body" and not message.get("more_body", False)
+        if not (last and self._unread):
+            await self._send(message)
+            return
+        # The whole answer goes out at once; only its formal end waits.
+        await self._send({**message, "more_body": True})
+        await self._drain()
+        await self._send({"type": "http.response.body", "body": b""})
+
+    async def _drain(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while self._unread:
+                    async with asyncio.timeout(DRAIN_PAUSE_SECONDS):
+                        message = await self._receive()
+                    self._unread = message.get("more_body", False)

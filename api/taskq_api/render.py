@@ -1,0 +1,150 @@
+"""Answers as bytes: stored JSON goes out as it was stored, never through a parser and back."""
+
+import json
+import time
+from dataclasses import replace
+from typing import Any
+
+from starlette.responses import Response
+
+from taskq import codec
+from taskq.errors import InvalidInput
+from taskq.ids import join_id
+from taskq.model import Enqueued, Job, JobSpec
+from taskq.present import job_to_dict, rfc3339
+from taskq.states import State
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+_CLEAN_DEPTH = 200
+
+
+def encode(value: Any) -> bytes:
+    """``value`` as JSON. What JSON cannot say (a foreign hand wrote it to Redis) is shown as text."""
+    try:
+        return _ENCODER.encode(value).encode()
+    except (ValueError, RecursionError):  # UnicodeEncodeError is a ValueError
+        return _ENCODER.encode(_clean(value, _CLEAN_DEPTH)).encode()
+
+
+def _clean(value: Any, depth: int) -> Any:
+    if depth == 0:
+        return "nested too deeply to be shown"
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, float):
+        return value if value - value == 0 else repr(value)
+    if isinstance(value, dict):
+        return {_clean(str(k), depth): _clean(v, depth - 1) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_clean(item, depth - 1) for item in value]
+    return value
+
+
+def json_response(
+    body: bytes, status: int = 200, headers: dict[str, str] | None = None
+) -> Response:
+    return Response(body, status, headers, media_type="application/json")
+
+
+def splice(fields: dict[str, Any], **stored: bytes | None) -> bytes:
+    """An object of ``fields`` and of members whose values are stored JSON.
+
+    One that is not JSON becomes null, with its text in a member ``<name>_raw``.
+    """
+    parts = [encode(fields)[:-1]]
+    for name, data in stored.items():
+        if data is None:
+            parts.append(b',"%s":null' % name.encode())
+        elif _is_json(data):
+            parts.append(b',"%s":%s' % (name.encode(), data))
+        else:
+            text = encode(data.decode(errors="replace"))
+            parts.append(b',"%s":null,"%s_raw":%s' % (name.encode(), name.encode(), text))
+    return b"".join(parts) + b"}"
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        codec.loads(data, max_bytes=len(data))
+    except InvalidInput:
+        return False
+    return True
+
+
+def job_body(job: Job) -> bytes:
+    """All that is kept of a job."""
+    shown = replace(
+        job, payload=None, result=None, history=timeline(job), log=tuple(map(_line, job.log))
+    )
+    fields = job_to_dict(shown)
+    del fields["payload"], fields["result"]
+    return splice(fields, payload=job.payload, result=job.result)
+
+
+def timeline(job: Job) -> tuple[dict[str, Any], ...]:
+    """The history with the ordinary events put in: only what is unusual is written down as it happens."""
+    events = [_line(line) for line in job.history]
+    told = {event.get("at") for event in events}
+    for at, event in (
+        (job.created_at, "created"),
+        (job.started_at, "started"),
+        (job.finished_at, job.state.value),
+    ):
+        # The end of a job is often in its history already, in better words.
+        if at is not None and not (event == job.state.value and at in told):
+            events.append({"at": at, "event": event})
+    return tuple(sorted(events, key=_at))
+
+
+def _line(line: Any) -> dict[str, Any]:
+    return line if isinstance(line, dict) else {"message": str(line)}
+
+
+def _at(event: dict[str, Any]) -> float:
+    at = event.get("at")
+    return at if isinstance(at, (int, float)) and at == at else 0
+
+
+def stored_job(queue: str, spec: JobSpec, outcome: Enqueued) -> Job:
+    """The job that a submission has just stored, without asking for it.
+
+    Times are by this process's clock; the stored ones are by Redis's.
+    """
+    now = time.time_ns() // 1_000_000
+    due = spec.run_at_ms if spec.delay_ms is None else now + spec.delay_ms
+    return Job(
+        id=join_id(queue, spec.id),
+        queue=queue,
+        ulid=spec.id,
+        job_type=spec.job_type,
+        state=outcome.state or State.QUEUED,
+        priority=spec.priority,
+        payload=spec.payload,
+        max_attempts=spec.max_attempts,
+        timeout_ms=spec.timeout_ms,
+        unique_key=spec.unique,
+        created_at=now,
+        eligible_at=now if due is None else max(due, now),
+        expires_at=None if spec.expires_ms is None else now + spec.expires_ms,
+    )
+
+
+def new_job_body(job: Job) -> bytes:
+    """The same as ``job_body`` for a job that was just stored: nothing of it needs a look."""
+    fields = job_to_dict(
+        replace(job, payload=None, history=({"at": job.created_at, "event": "created"},))
+    )
+    del fields["payload"]
+    return encode(fields)[:-1] + b',"payload":%s}' % (job.payload or b"null")
+
+
+def result_body(job: Job) -> bytes:
+    """How an ended job ended."""
+    fields = {
+        "id": job.id,
+        "state": job.state.value,
+        "error": job.error,
+        "reason": job.reason,
+        "finished_at": rfc3339(job.finished_at),
+    }
+    return splice(fields, result=job.result)

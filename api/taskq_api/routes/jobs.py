@@ -1,0 +1,234 @@
+"""Jobs: submit, look at, wait for, cancel, retry."""
+
+import asyncio
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response
+
+from taskq import calls, codec
+from taskq.app import make_spec
+from taskq.errors import BrokenKey, JobNotFound, ResultExpired, UniqueHeld, WrongState
+from taskq.ids import check_job_type, join_id
+from taskq.inspector import STATE_ORDER
+from taskq.model import Job as StoredJob
+from taskq.present import job_to_dict
+from taskq.states import TERMINAL, State
+from taskq_api.auth import OWNER
+from taskq_api.batch import Batch
+from taskq_api.deps import Services, job_place, parse, read_json, services, stopping
+from taskq_api.docs import BODY, REDIS, answers, body
+from taskq_api.render import (
+    encode,
+    job_body,
+    json_response,
+    new_job_body,
+    result_body,
+    stored_job,
+)
+from taskq_api.schemas import (
+    BatchAnswer,
+    BatchEnvelope,
+    BatchRequest,
+    Job,
+    JobList,
+    JobRequest,
+    Result,
+)
+
+router = APIRouter(tags=["jobs"])
+
+WAIT_MAX = 60.0
+_LOCATION = {"Location": {"description": "path of the job", "schema": {"type": "string"}}}
+_KEY_PARAMETER = {
+    "name": "Idempotency-Key",
+    "in": "header",
+    "required": False,
+    "description": "1 to 200 characters. The same key and body again, in the same queue and with the "
+    "same API key, is the same job (200), however often and from wherever it is sent; another body is "
+    "refused (409). Remembered while the job is kept, and `dedup_seconds` (600) after it ended.",
+    "schema": {"type": "string", "minLength": 1, "maxLength": 200},
+}
+
+
+@router.post(
+    "/jobs",
+    status_code=201,
+    responses=answers(
+        {201: Job, 200: Job},
+        *BODY,
+        "idempotency_conflict",
+        "unique_held",
+        "queue_full",
+        "redis_out_of_memory",
+        *REDIS,
+        headers={201: _LOCATION},
+    ),
+    openapi_extra={**body(JobRequest), "parameters": [_KEY_PARAMETER]},
+)
+async def submit_job(request: Request) -> Response:
+    """Stores a job and answers once it is stored: 201, or 200 with the job that this
+    `Idempotency-Key` has made before."""
+    its = services(request)
+    wanted: JobRequest = parse(JobRequest, await read_json(request))
+    queue, spec = make_spec(
+        its.new_ulid,
+        wanted.job_type,
+        codec.dumps(wanted.payload),
+        wanted.options(request.headers.get("idempotency-key")),
+        key_owner=request.scope.get(OWNER, ""),
+    )
+    outcome = await its.client.submit(queue, spec)
+    its.janitor.serve(queue)
+    job = stored_job(queue, spec, outcome)
+    headers = {"Location": f"/jobs/{job.id}"}
+    # Without a key only a repeat of this very call can have stored it: that is news to the client.
+    if spec.check and not outcome.created:
+        return await _answer_job(its, job, headers)
+    return json_response(new_job_body(job), 201, headers)
+
+
+async def _answer_job(
+    its: Services, known: StoredJob, headers: dict[str, str] | None = None
+) -> Response:
+    """The job as it is now, or as ``known`` if it has just been dropped."""
+    try:
+        job = await its.inspector.job(known.id)
+    except JobNotFound:
+        job = replace(known, stub=True, payload=None)
+    return json_response(job_body(job), 200, headers)
+
+
+@router.post(
+    "/jobs/batch",
+    responses=answers({200: BatchAnswer}, *BODY, *REDIS),
+    openapi_extra=body(BatchRequest),
+)
+async def submit_batch(request: Request) -> Response:
+    """Stores up to 1,000 jobs, each for itself; answers what became of each, in the order given. The
+    answer is 200 also if jobs were refused: look at `refused`."""
+    its = services(request)
+    envelope = parse(BatchEnvelope, await read_json(request))
+    batch = Batch(its.new_ulid, request.scope.get(OWNER, ""))
+    batch.take(envelope.jobs)
+    for queue in batch.queues():
+        await batch.store(its.client, queue)
+        its.janitor.serve(queue)
+    return json_response(encode(batch.answer()))
+
+
+@router.get("/jobs", responses=answers({200: JobList}, "invalid", *REDIS))
+async def list_jobs(
+    request: Request,
+    queue: Annotated[str | None, Query(description="only this queue. Default all")] = None,
+    state: Annotated[State | None, Query(description="only this state. Default all")] = None,
+    job_type: Annotated[str | None, Query(description="only this type. Default all")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="jobs at most")] = 50,
+    cursor: Annotated[
+        str | None, Query(max_length=2000, description="`next_cursor` of the page before")
+    ] = None,
+) -> Response:
+    """A page of jobs without payloads: waiting ones next first, ended ones newest first. A page does
+    bounded work however many jobs there are."""
+    if job_type is not None:
+        check_job_type(job_type)
+    page = await services(request).inspector.jobs(
+        queue=queue,
+        states=STATE_ORDER if state is None else (state,),
+        job_type=job_type or "",
+        limit=limit,
+        cursor=cursor,
+    )
+    rows = [job_to_dict(job, full=False) for job in page.jobs]
+    return json_response(
+        encode({"jobs": rows, "looked_at": page.looked, "next_cursor": page.cursor})
+    )
+
+
+@router.get("/jobs/{job_id}", responses=answers({200: Job}, "job_not_found", *REDIS))
+async def show_job(request: Request, job_id: str) -> Response:
+    """All that is kept of a job, with its history and log. An ended job may have left only a stub."""
+    return json_response(job_body(await _job(request, job_id)))
+
+
+async def _job(request: Request, job_id: str) -> StoredJob:
+    return await services(request).inspector.job(join_id(*job_place(job_id)))
+
+
+@router.get(
+    "/jobs/{job_id}/result",
+    responses=answers(
+        {200: Result, 202: Result}, "job_not_found", "result_expired", "invalid", *REDIS
+    ),
+)
+async def job_result(
+    request: Request,
+    job_id: str,
+    wait: Annotated[
+        float,
+        Query(ge=0, allow_inf_nan=False, description="seconds to wait for the end, 60 at most"),
+    ] = 0,
+) -> Response:
+    """How the job ended: 200 with its state, and `result` or `error`. While it has not ended: 202."""
+    job = await _job(request, job_id)
+    if job.state not in TERMINAL and wait > 0:
+        await _wait(request, job.id, min(wait, WAIT_MAX))
+        job = await _job(request, job_id)
+    if job.state not in TERMINAL:
+        return json_response(encode({"id": job.id, "state": job.state}), 202)
+    if job.state is State.SUCCEEDED and job.result is None:
+        raise ResultExpired(f"job {job.id} succeeded, but its result is no longer kept")
+    return json_response(result_body(job))
+
+
+async def _wait(request: Request, job_id: str, seconds: float) -> None:
+    """Waits for the job's end, but not longer than the process lives."""
+    ended = asyncio.ensure_future(services(request).client.wait(job_id, seconds))
+    stop = asyncio.ensure_future(stopping(request).wait())
+    try:
+        await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        ended.cancel()
+        stop.cancel()
+        outcome, _ = await asyncio.gather(ended, stop, return_exceptions=True)
+    if isinstance(outcome, Exception):
+        raise outcome
+
+
+@router.post(
+    "/jobs/{job_id}/cancel", responses=answers({200: Job}, "job_not_found", "wrong_state", *REDIS)
+)
+async def cancel_job(request: Request, job_id: str) -> Response:
+    """Cancels a waiting job; asks a running one to stop (`cancel_requested`). A cancelled job stays so;
+    one that ended otherwise is refused."""
+    its = services(request)
+    job = await _job(request, job_id)
+    state = await its.client.cancel(job.id)
+    return await _answer_job(its, replace(job, state=state))
+
+
+@router.post(
+    "/jobs/{job_id}/retry",
+    responses=answers({200: Job}, "job_not_found", "wrong_state", "unique_held", *REDIS),
+)
+async def retry_job(request: Request, job_id: str) -> Response:
+    """Puts a failed job back in line, with its failures, crashes and losses forgotten."""
+    its = services(request)
+    job = await _job(request, job_id)
+    fence = "" if job.fence is None else str(job.fence)
+    call = calls.retry(its.client.store.keys.queue(job.queue), [(job.ulid, fence)])
+    ((word, detail),) = await its.client.store.run(call)
+    if word != "QUEUED":
+        raise _retry_refusal(job, word, detail)
+    return await _answer_job(its, replace(job, state=State.QUEUED))
+
+
+def _retry_refusal(job: StoredJob, word: str, detail: str | None) -> Exception:
+    if word == "NOT_FOUND":
+        return JobNotFound(job.id)
+    if word == "UNIQUE":
+        return UniqueHeld(job.unique_key or "", join_id(job.queue, detail or ""))
+    if word == "BROKEN":
+        return BrokenKey(f"a key of job {job.id} has the wrong type: run `taskq doctor`")
+    state = detail or job.state.value
+    return WrongState(f"only a failed job can be retried; {job.id} is {state}", state=state)
