@@ -65,25 +65,30 @@ local function drain(worker, counter, reason)
     redis.call('ZADD', prefix .. 'dead', NOW, worker)
     workers = workers + 1
   end
-  if length > 0 then redis.call('ZADD', prefix .. 'leases', 0, worker) end
-  local page = redis.call('LRANGE', key, 0, math.max(0, left) - 1)
-  if left <= 0 then page = {} end
-  local through = 0
+  local page = left > 0 and redis.call('LRANGE', key, 0, left - 1) or {}
+  local stuck = {}
   for i = 1, #page do
-    if not verdict(page[i], worker, counter, reason) then break end
-    through = i
+    if not verdict(page[i], worker, counter, reason) then stuck[#stuck + 1] = page[i] end
   end
-  left = left - through
-  if through > 0 then redis.call('LTRIM', key, through, -1) end
-  if through == length then
+  left = left - #page
+  if #page > 0 then redis.call('LTRIM', key, #page, -1) end
+  -- What cannot be placed now waits behind the rest.
+  if #stuck > 0 then bulk('RPUSH', key, stuck) end
+  if #page == length and #stuck == 0 then
     redis.call('ZREM', prefix .. 'leases', worker)
     redis.pcall('HDEL', prefix .. 'holders', worker)
+    redis.pcall('HDEL', prefix .. 'ticks', 'reason:' .. worker)
+    return
+  end
+  -- Kept for the pages that follow, should another caller draw them. A list of which only what is stuck is
+  -- left, or a whole page is, comes again a lease later, so that it does not stand before the others.
+  redis.pcall('HSET', prefix .. 'ticks', 'reason:' .. worker, counter .. ' ' .. reason)
+  if #page > 0 and (#page == length or #page == #stuck) then
+    redis.call('ZADD', prefix .. 'leases', NOW + lease_ms, worker)
   else
-    -- Kept for the pages that follow, should another caller draw them.
-    redis.pcall('HSET', prefix .. 'ticks', 'reason:' .. worker, counter .. ' ' .. reason)
+    redis.call('ZADD', prefix .. 'leases', 0, worker)
     more = true
   end
-  if through == length then redis.pcall('HDEL', prefix .. 'ticks', 'reason:' .. worker) end
 end
 
 if not (readable_zset('leases') and readable_zset('dead')) then return redis.error_reply('BROKEN_KEY leases') end
@@ -99,14 +104,14 @@ if item_count > 0 then
   return { 'OK', more and 1 or 0, workers, moved, ended }
 end
 
-local ticks = redis.pcall('HMGET', prefix .. 'ticks', 'beat_at', 'no_reap_before', 'amnesty_for', 'holders_cursor')
+local ticks = redis.pcall('HMGET', prefix .. 'ticks', 'beat_at', 'no_reap_before', 'amnesty_for', 'holders_cursor', 'amnesty_at')
 if ticks.err then ticks = {} end
 local beat_at, barrier = ticks[1] or '0', tonumber(ticks[2]) or 0
--- Set ahead further than it can legally be: the clock was set back since. It counts as over.
-if barrier > NOW + OLDEST_LEASE then barrier = 0 end
+-- Granted in the future: the clock was set back since. It counts as over.
+if (tonumber(ticks[5]) or 0) > NOW then barrier = 0 end
 if amnesty and ticks[3] ~= beat_at and (tonumber(beat_at) or 0) < NOW - lease_ms / 2 then
   barrier = NOW_MS + lease_ms
-  redis.pcall('HSET', prefix .. 'ticks', 'no_reap_before', barrier, 'amnesty_for', beat_at)
+  redis.pcall('HSET', prefix .. 'ticks', 'no_reap_before', barrier, 'amnesty_for', beat_at, 'amnesty_at', NOW_MS)
 end
 local forgiven = barrier > NOW
 
