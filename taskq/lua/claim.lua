@@ -29,12 +29,17 @@ if type(holder) == 'table' then return { 'BROKEN_KEY', 'holders' } end
 local length = redis.pcall('LLEN', list)
 if type(length) ~= 'number' then return { 'BROKEN_KEY', 'processing' } end
 
-local FIELDS = { 'state', 'payload', 'fence', 'attempts', 'failures', 'crashes', 'lost', 'max_attempts',
-  'timeout_ms', 'expires_at', 'created_at', 'priority', 'result_ttl_ms', 'type', 'worker', 'call' }
-local function read(id) return redis.pcall('HMGET', prefix .. 'job:' .. id, unpack(FIELDS)) end
+-- All fields of a job by name: a waiting job has few, and a field that is not there costs a look at all.
+local function read(key)
+  local flat = redis.pcall('HGETALL', key)
+  if flat.err then return flat end
+  local v = {}
+  for i = 1, #flat, 2 do v[flat[i]] = flat[i + 1] end
+  return v
+end
 local function answer(id, fence, attempts, v)
-  return { id, fence, v[14], v[2] or '', attempts, v[5] or '0', v[6] or '0', v[7] or '0', v[8] or '',
-    v[9] or '', v[11] or '0', v[12] or '0', v[13] or '' }
+  return { id, fence, v.type, v.payload or '', attempts, v.failures or '0', v.crashes or '0', v.lost or '0',
+    v.max_attempts or '', v.timeout_ms or '', v.created_at or '0', v.priority or '0', v.result_ttl_ms or '' }
 end
 
 local last_call, last_count = 0, 0
@@ -46,9 +51,9 @@ if most > 0 and call < last_call then return { 'STALE' } end
 if most > 0 and call == last_call then
   local jobs = {}
   for _, id in ipairs(last_count > 0 and redis.call('LRANGE', list, -last_count, -1) or {}) do
-    local v = read(id)
-    if not v.err and v[1] == 'running' and v[15] == worker and tonumber(v[16]) == call then
-      jobs[#jobs + 1] = answer(id, v[3], v[4], v)
+    local v = read(prefix .. 'job:' .. id)
+    if v.state == 'running' and v.worker == worker and tonumber(v.call) == call then
+      jobs[#jobs + 1] = answer(id, v.fence, v.attempts, v)
     end
   end
   return { 'OK', exact(NOW), '', '', 1, jobs }
@@ -129,18 +134,19 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
   local front = fronts[1]
   if #jobs > 0 and limit and front.score > limit then break end
   local id, job_type, score = front.buffer[front.at], front.type, front.buffer[front.at + 1]
-  local v = read(id)
+  local key = prefix .. 'job:' .. id
+  local v = read(key)
   local take, drop = false, false
   if v.err then
     quarantine(id, 'ready:' .. job_type, 'not a hash')
     drop = true
-  elseif not v[1] then
+  elseif not v.state then
     quarantine(id, 'ready:' .. job_type, 'no job')
     drop = true
-  elseif v[1] ~= 'queued' or v[14] ~= job_type then
+  elseif v.state ~= 'queued' or v.type ~= job_type then
     count('misplaced', 1)
     drop = true
-  elseif v[10] and (tonumber(v[10]) or NOW + 1) <= NOW then
+  elseif v.expires_at and (tonumber(v.expires_at) or NOW + 1) <= NOW then
     -- Where its end cannot be recorded it stays in line, and those behind it are served.
     if can_close('failed') then
       history(id, 'expired')
@@ -149,7 +155,7 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
       expired[#expired + 1] = id
       drop = true
     end
-  elseif #jobs > 0 and bytes + #(v[2] or '') > max_bytes then
+  elseif #jobs > 0 and bytes + #(v.payload or '') > max_bytes then
     break
   else
     take = true
@@ -161,12 +167,12 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
   seen = seen + 1
   if take then
     local fence, attempts = now_text, '1'
-    if v[3] then fence = int_text(math.max((tonumber(v[3]) or 0) + 1, NOW_MS)) end
-    if v[4] then attempts = int_text((tonumber(v[4]) or 0) + 1) end
-    bytes = bytes + #(v[2] or '')
+    if v.fence then fence = int_text(math.max((tonumber(v.fence) or 0) + 1, NOW_MS)) end
+    if v.attempts then attempts = int_text((tonumber(v.attempts) or 0) + 1) end
+    bytes = bytes + #(v.payload or '')
     taken[#taken + 1] = id
     jobs[#jobs + 1] = answer(id, fence, attempts, v)
-    redis.call('HSET', prefix .. 'job:' .. id, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
+    redis.call('HSET', key, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
       'attempts', attempts, 'started_at', NOW_MS, 'score', score)
   end
   advance(front)
