@@ -18,12 +18,12 @@ BUDGET = 75.0
 
 def measure(plan: Plan) -> Section:
     """The worker's rate in percent of the bare loop's; the bare rate alone without a worker."""
-    jobs = plan.pick(60_000, 20_000)
+    jobs = plan.pick(30_000, 20_000)
     missing = process.worker_missing()
     bare: list[float] = []
     worker: list[float] = []
     with rig() as server:
-        for _ in range(plan.pick(5, 2)):
+        for _ in range(plan.pick(9, 2)):
             bare.append(_rate(server, process.module("bare", server.url), jobs))
             if not missing:
                 worker.append(_rate(server, process.worker(server.url), jobs))
@@ -42,7 +42,7 @@ def measure(plan: Plan) -> Section:
 
 def _rate(server: Rig, running: AbstractContextManager[None], jobs: int) -> float:
     server.empty()
-    fill(server, jobs)
+    fill(server, jobs, payload=b"{}")  # no arguments
     done = keys().state(State.SUCCEEDED)
 
     def ended() -> int:

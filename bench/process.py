@@ -41,7 +41,7 @@ def module(name: str, url: str) -> Iterator[None]:
 @contextmanager
 def _running(command: list[str], url: str) -> Iterator[None]:
     environment = {n: v for n, v in os.environ.items() if not n.startswith("TASKQ_")}
-    environment |= {"TASKQ_REDIS_URL": url, "TASKQ_LOG_LEVEL": "warning"}
+    environment |= {"TASKQ_REDIS_URL": url, "TASKQ_LOG_LEVEL": "error"}
     process = subprocess.Popen(command, cwd=ROOT, env=environment)
     try:
         yield
