@@ -28,7 +28,6 @@ local function close(id, job, state, fields)
     redis.call('HSET', key, 'size', size)
     redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:' .. state, size)
   end
-  if job.digest or size > 1024 then redis.pcall('HINCRBY', prefix .. 'totals', 'marked:' .. state, 1) end
   if job.watched then redis.call('PUBLISH', prefix .. 'done:' .. id, state) end
   local adds = closed[state]
   adds[#adds + 1] = NOW

@@ -19,10 +19,8 @@ for i = 1, item_count do
     if type(finished) ~= 'string' then
       replies[i] = 'NOT_FOUND'
     else
-      strip(job.state, id, tonumber(finished), 1, NOW)
-      redis.call('ZREM', prefix .. job.state, id)
+      forget(job.state, id, finished)
       redis.pcall('ZREM', prefix .. 'expiring', id)
-      if readable_zset('stubs:' .. job.state) then redis.call('ZADD', prefix .. 'stubs:' .. job.state, finished, id) end
       replies[i] = 'DELETED'
     end
   end

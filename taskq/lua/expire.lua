@@ -21,9 +21,7 @@ for i = 1, #due do
     gone[#gone + 1] = id
     local finished = redis.pcall('ZSCORE', prefix .. job.state, id)
     if type(finished) == 'string' then
-      strip(job.state, id, tonumber(finished), 1, NOW)
-      redis.call('ZREM', prefix .. job.state, id)
-      if readable_zset('stubs:' .. job.state) then redis.call('ZADD', prefix .. 'stubs:' .. job.state, finished, id) end
+      forget(job.state, id, finished)
       dropped = dropped + 1
     end
   elseif job.state == 'running' then

@@ -50,15 +50,16 @@ for i = 1, item_count do
       stubs[#stubs + 1] = id
       redis.call('DEL', key, prefix .. 'history:' .. id, prefix .. 'log:' .. id)
       if v[12] then
-        redis.call('HSET', key, 'state', 'succeeded', 'finished_at', NOW_MS, 'digest', v[12], 'fence', fence, 'stub', '1')
+        keep_digest('succeeded', key, NOW, v[12], fence)
       end
     else
       local size = #result
+      -- A payload that is kept counts too.
+      if keep or v[14] then size = size + redis.call('HSTRLEN', key, 'payload') end
       if size > 1024 then
         redis.call('HSET', key, 'size', size)
         redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:succeeded', size)
       end
-      if size > 1024 or v[12] then redis.pcall('HINCRBY', prefix .. 'totals', 'marked:succeeded', 1) end
       if keep or v[14] then
         redis.call('HDEL', key, 'score', 'call', 'cancel', 'error')
       else

@@ -22,14 +22,13 @@ local function again(i, id, fence)
     local holder = redis.pcall('GET', key)
     if type(holder) == 'string' and holder ~= id then
       local state = redis.pcall('HGET', prefix .. 'job:' .. holder, 'state')
-      if state and state ~= 'succeeded' and state ~= 'failed' and state ~= 'cancelled' then return { 'UNIQUE', holder } end
+      if type(state) == 'string' and state ~= 'succeeded' and state ~= 'failed' and state ~= 'cancelled' then return { 'UNIQUE', holder } end
     end
     redis.call('SET', key, id)
   end
   local key = prefix .. 'job:' .. id
   local size = tonumber(redis.call('HGET', key, 'size') or nil)
   if size then redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:failed', -size) end
-  if size or job.digest then redis.pcall('HINCRBY', prefix .. 'totals', 'marked:failed', -1) end
   redis.call('HSET', key, 'state', 'queued', 'eligible_at', NOW_MS)
   redis.call('HDEL', key, 'failures', 'crashes', 'lost', 'finished_at', 'reason', 'worker', 'call', 'score', 'started_at',
     'expires_at', 'size')
