@@ -1,10 +1,11 @@
 """The scripts against their own headers, the table of moves and the table of keys."""
 
 import re
+from importlib import resources
 
 import pytest
-from support.queue import sources
 
+from support.queue import sources
 from taskq import keys, lua
 from taskq.states import TRANSITIONS, State
 
@@ -20,7 +21,7 @@ CHANNELS = {"done:"}
 
 
 def piece(name: str) -> str:
-    return (lua.resources.files(lua) / f"{name}.lua").read_text()
+    return resources.files(lua).joinpath(f"{name}.lua").read_text()
 
 
 def code(text: str) -> str:
@@ -82,7 +83,7 @@ def test_a_script_answers_the_words_that_it_declares(name: str) -> None:
 
 def documented() -> set[str]:
     """First column of the table in ``keys.py``: ``job:`` for ``job:<ulid>``, ``config`` as it is."""
-    table = re.split(r"^=====.*$", keys.__doc__ or "", flags=re.M)[2]
+    table = re.split(r"^=====.*$", keys.__doc__ or "", flags=re.MULTILINE)[2]
     names = [n.strip() for row in table.splitlines() for n in row[:22].split(",")]
     return {re.sub(r"<.*>", "", name) for name in names if name}
 

@@ -2,28 +2,18 @@
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.queue import LEASE, MINUTE, TYPE, Bench
 
+from support.queue import MINUTE, Bench
+from support.sends import FENCED, JOB, SENDS, Run
 from taskq import calls, keys
-from taskq.calls import Call, Failure, Success
-from taskq.model import JobSpec
-from taskq.states import TRANSITIONS, WAITING, State
+from taskq.states import TRANSITIONS, State
 
-JOB = "job"
 LATER = 12 * MINUTE
 """Past every delay, lease, expiry and dedup window used here."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """Who calls about the job, and under which fence."""
-
-    worker: str
-    fence: str
 
 
 RICH: dict[str, Any] = {
@@ -109,76 +99,13 @@ SITUATIONS: list[Callable[[Bench, dict[str, Any]], Run]] = [
     stub,
 ]
 
-Send = Callable[[Bench, Run], Call[Any]]
-
-FENCED: dict[str, Send] = {
-    "finish": lambda b, r: calls.finish(
-        b.keys, r.worker, [Success(JOB, r.fence, b'"done"')], now=b.now
-    ),
-    "fail": lambda b, r: calls.fail(
-        b.keys, r.worker, [Failure(JOB, r.fence, b'{"type":"E"}', MINUTE, 3)], now=b.now
-    ),
-    "release": lambda b, r: calls.release(b.keys, r.worker, [(JOB, r.fence)], "stop", now=b.now),
-    "snooze": lambda b, r: calls.snooze(b.keys, r.worker, [(JOB, r.fence, MINUTE)], now=b.now),
-    "reconcile": lambda b, r: calls.reconcile(b.keys, r.worker, 9, [(JOB, r.fence)], now=b.now),
-    "progress": lambda b, r: calls.progress(b.keys, r.worker, [(JOB, r.fence, b"0.5")], now=b.now),
-    "log": lambda b, r: calls.log(b.keys, r.worker, [(JOB, r.fence, b'{"text":"a"}')], now=b.now),
-}
-"""Scripts that the holder of a run sends."""
-
-SENDS: dict[str, Send] = {
-    **FENCED,
-    "enqueue": lambda b, r: calls.enqueue(
-        b.keys, [JobSpec(JOB, TYPE, digest="d1", check=True)], now=b.now
-    ),
-    "enqueue later": lambda b, r: calls.enqueue(
-        b.keys, [JobSpec(JOB, TYPE, digest="d2", check=True, delay_ms=MINUTE)], now=b.now
-    ),
-    "promote": lambda b, r: calls.promote(b.keys, now=b.now),
-    "claim": lambda b, r: calls.claim(b.keys, "w2", 1, 5, [TYPE], lease_ms=LEASE, now=b.now),
-    "claim again": lambda b, r: calls.claim(b.keys, "w1", 1, 5, [TYPE], lease_ms=LEASE, now=b.now),
-    "claim nothing": lambda b, r: calls.claim(
-        b.keys, "w2", 1, 0, [TYPE], lease_ms=LEASE, now=b.now
-    ),
-    "fail for good": lambda b, r: calls.fail(
-        b.keys, r.worker, [Failure(JOB, r.fence, b'{"type":"E"}', MINUTE, 0)], now=b.now
-    ),
-    "reap": lambda b, r: calls.reap(b.keys, lease_ms=LEASE, now=b.now),
-    "reap one": lambda b, r: calls.reap(
-        b.keys, lease_ms=LEASE, targets=[("w1", "crashes", "killed")], now=b.now
-    ),
-    "reap to the end": lambda b, r: calls.reap(
-        b.keys, lease_ms=LEASE, targets=[("w1", "crashes", "killed")], max_crashes=1, now=b.now
-    ),
-    "reconcile nothing held": lambda b, r: calls.reconcile(b.keys, r.worker, 9, [], now=b.now),
-    "cancel": lambda b, r: calls.cancel(b.keys, [JOB], now=b.now),
-    "retry": lambda b, r: calls.retry(b.keys, [(JOB, "")], now=b.now),
-    "retry a run": lambda b, r: calls.retry(b.keys, [(JOB, r.fence)], now=b.now),
-    "edit priority": lambda b, r: calls.edit(b.keys, [(JOB, 7, None)], now=b.now),
-    "edit to later": lambda b, r: calls.edit(
-        b.keys, [(JOB, None, int(b.now) + 9 * MINUTE)], now=b.now
-    ),
-    "edit to now": lambda b, r: calls.edit(b.keys, [(JOB, 7, int(b.now))], now=b.now),
-    "purge": lambda b, r: calls.purge(b.keys, sorted(WAITING), now=b.now),
-    "expire": lambda b, r: calls.expire(b.keys, now=b.now),
-    "trim": lambda b, r: calls.trim(b.keys, now=b.now),
-    "trim all": lambda b, r: calls.trim(b.keys, squeeze=4, now=b.now),
-    "delete": lambda b, r: calls.delete(b.keys, [JOB], now=b.now),
-    "watch": lambda b, r: calls.watch(b.keys, [JOB], now=b.now),
-    "heartbeat": lambda b, r: calls.heartbeat(b.keys, [("w1", LEASE, 0)], now=b.now),
-    "configure": lambda b, r: calls.configure(b.keys, {"aging_ms": 5}, now=b.now),
-    "rollup": lambda b, r: calls.rollup(b.keys, now=b.now),
-}
-"""Every script that writes, some of them in more than one way."""
-
 LATE = [
     n for n in SENDS if n.split()[0] in {*FENCED, "enqueue", "cancel", "retry", "edit", "delete"}
 ]
 """Calls about one job: those that walk a queue find other work a second later."""
 
-REFUSALS = set(
-    "STALE GONE WRONG_STATE NOT_FOUND ENDED BROKEN BROKEN_KEY LOST EXISTS CONFLICT UNIQUE".split()
-)
+REFUSALS = {"STALE", "GONE", "WRONG_STATE", "NOT_FOUND", "ENDED", "BROKEN", "BROKEN_KEY", "LOST"}
+REFUSALS |= {"EXISTS", "CONFLICT", "UNIQUE"}
 
 
 def test_the_matrix_sends_every_script(redis_url: str) -> None:
@@ -190,7 +117,7 @@ def case(name: str, situation: Callable[..., Run]) -> Any:
     return pytest.param(name, situation, id=f"{name}-{situation.__name__}".replace(" ", "-"))
 
 
-def cases(names: Iterable[str]) -> Any:
+def cases(names: Iterable[str]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(
         ("name", "situation"), [case(name, situation) for name in names for situation in SITUATIONS]
     )
@@ -282,7 +209,7 @@ def test_every_key_is_of_the_documented_type(
 
 def key_types() -> dict[str, str]:
     """The table of ``keys.py``: ``job:`` is a hash, and so on; a cell may go on in the next line."""
-    table = re.split(r"^=====.*$", keys.__doc__ or "", flags=re.M)[2]
+    table = re.split(r"^=====.*$", keys.__doc__ or "", flags=re.MULTILINE)[2]
     types: dict[str, str] = {}
     kind = ""
     for row in table.strip().splitlines():
@@ -301,4 +228,4 @@ def test_every_end_of_a_rich_job_leaves_only_its_record(redis_url: str, end: Sta
         bench, {**RICH}
     )
     left = {name for name in bench.dump() if not name.startswith(("history:", "holders", "leases"))}
-    assert left - {"expiring"} == {f"job:{JOB}", end.value, "totals"}
+    assert left - {"expiring", "totals"} == {f"job:{JOB}", end.value}

@@ -1,7 +1,7 @@
 """A queue on a real server with a clock that the test moves, and a look at every byte of it."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
@@ -20,6 +20,9 @@ LEASE = 15_000
 SECOND = 1000
 MINUTE = 60 * SECOND
 TYPE = "mail"
+
+BOXES = {*(s.value for s in State), "expiring", "cancelling"} - {"queued", "running"}
+"""Sets of ids."""
 
 TOLD = ("stats:", "stats10:", "events", "ticks")
 """What a call may write even if it is refused: counters, events and the janitor's clocks."""
@@ -40,7 +43,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.keys = self.store.keys.queue(self.queue)
-        self.redis = self.store.redis
+        self.redis: Any = self.store.redis
 
     # --- time and raw access ---
 
@@ -150,7 +153,7 @@ class Bench:
 
     def field(self, ulid: str, name: str) -> str | None:
         value = self.redis.hget(self.keys.job(ulid), name)
-        return None if value is None else value.decode()  # type: ignore[union-attr]
+        return None if value is None else str(value.decode())
 
     def state(self, ulid: str) -> State | None:
         """The stored state; None for no job, also where only a stub is left."""
@@ -162,25 +165,26 @@ class Bench:
 
     def score(self, ulid: str, job_type: str = TYPE) -> float | None:
         """Its place in line."""
-        return self.redis.zscore(self.keys.ready(job_type), ulid)  # type: ignore[return-value]
+        score: float | None = self.redis.zscore(self.keys.ready(job_type), ulid)
+        return score
 
     def line(self, job_type: str = TYPE) -> list[str]:
         """Ids of a waiting line, first to last."""
-        ids: list[bytes] = self.redis.zrange(self.keys.ready(job_type), 0, -1)  # type: ignore[assignment]
+        ids: list[bytes] = self.redis.zrange(self.keys.ready(job_type), 0, -1)
         return [i.decode() for i in ids]
 
     def quarantined(self) -> set[str]:
-        ids: list[bytes] = self.redis.hkeys(self.keys.quarantine)  # type: ignore[assignment]
+        ids: list[bytes] = self.redis.hkeys(self.keys.quarantine)
         return {i.decode(errors="replace") for i in ids}
 
     def tokens(self, job_type: str = TYPE) -> int:
-        return self.redis.llen(self.keys.wake(job_type))  # type: ignore[return-value]
+        return int(self.redis.llen(self.keys.wake(job_type)))
 
     def counted(self) -> dict[str, int]:
         """All counters of all minutes, summed."""
         sums: dict[str, int] = {}
         for name in self.redis.scan_iter(self.key("stats:*")):
-            for counter, n in self.redis.hgetall(name).items():  # type: ignore[union-attr]
+            for counter, n in self.redis.hgetall(name).items():
                 sums[counter.decode()] = sums.get(counter.decode(), 0) + int(n)
         return sums
 
@@ -191,19 +195,35 @@ class Bench:
     def everybody(self) -> list[str]:
         """Every id that has a hash or stands in a list or set of ids."""
         ids: set[bytes] = set()
-        boxes = "scheduled retrying blocked succeeded failed cancelled expiring cancelling".split()
         for name, value in self.dump(leave_out=()).items():
             if name.startswith("job:"):
                 ids.add(name[4:].encode("latin-1"))
-            elif name.startswith(("ready:", "processing:")) or name in boxes:
-                ids.update(value if isinstance(value, (list, set, dict)) else ())
+            elif name.startswith(("ready:", "processing:")) or name in BOXES:
+                members = value if isinstance(value, (list, set)) else ()
+                ids.update(m[0] if isinstance(m, (tuple, list)) else m for m in members)
         return sorted(i.decode(errors="surrogateescape") for i in ids)
 
     def dump(self, leave_out: Sequence[str] = TOLD) -> dict[str, Any]:
         """Every key of the queue but those that start with a word of ``leave_out``, with all it holds."""
+        start = len(self.keys.prefix)
         names: list[bytes] = list(self.redis.scan_iter(self.keys.prefix + "*", count=1000))
-        short = [(n, n[len(self.keys.prefix) :].decode("latin-1")) for n in names]
-        return {s: _content(self.redis, n) for n, s in short if not s.startswith(tuple(leave_out))}
+        names = [n for n in names if not n[start:].decode("latin-1").startswith(tuple(leave_out))]
+        pipe = self.redis.pipeline(transaction=False)
+        for name in names:
+            pipe.type(name)
+        for name, kind in zip(names, pipe.execute(), strict=True):
+            _READ[kind](pipe, name)
+        return {n[start:].decode("latin-1"): c for n, c in zip(names, pipe.execute(), strict=True)}
+
+
+_READ: dict[bytes, Callable[[Any, bytes], Any]] = {
+    b"hash": lambda pipe, name: pipe.hgetall(name),
+    b"list": lambda pipe, name: pipe.lrange(name, 0, -1),
+    b"set": lambda pipe, name: pipe.smembers(name),
+    b"zset": lambda pipe, name: pipe.zrange(name, 0, -1, withscores=True),
+    b"stream": lambda pipe, name: pipe.xrange(name),
+    b"string": lambda pipe, name: pipe.get(name),
+}
 
 
 def runs(jobs: Iterable[Claimed]) -> list[tuple[str, str]]:
@@ -212,22 +232,6 @@ def runs(jobs: Iterable[Claimed]) -> list[tuple[str, str]]:
 
 def ids(jobs: Iterable[Claimed]) -> list[str]:
     return [job.ulid for job in jobs]
-
-
-def _content(redis: Any, name: bytes) -> Any:
-    match redis.type(name):
-        case b"hash":
-            return redis.hgetall(name)
-        case b"list":
-            return redis.lrange(name, 0, -1)
-        case b"set":
-            return redis.smembers(name)
-        case b"zset":
-            return dict(redis.zrange(name, 0, -1, withscores=True))
-        case b"stream":
-            return [fields for _, fields in redis.xrange(name)]
-        case _:
-            return redis.get(name)
 
 
 def _words_in(reply: Any) -> Iterable[str]:

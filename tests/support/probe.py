@@ -1,0 +1,181 @@
+"""The application that worker tests run: tasks that leave a line in a ledger file when they start and end."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from taskq import Backoff, Cancel, Context, Retry, Snooze, TaskQ
+from taskq.app import CallNext
+
+app = TaskQ()
+NOW = Backoff(base_seconds=0, cap_seconds=0)
+
+
+def note(*words: object) -> None:
+    """One line in the ledger, written whole."""
+    fd = os.open(os.environ["PROBE_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    try:
+        os.write(fd, (" ".join(str(word) for word in words) + "\n").encode())
+    finally:
+        os.close(fd)
+
+
+def _start(ctx: Context) -> None:
+    note("START", ctx.job_id, ctx.attempt, ctx.fence, os.getpid(), f"{time.time():.4f}")
+
+
+def _end(ctx: Context) -> None:
+    note("END", ctx.job_id, ctx.attempt, ctx.fence, os.getpid(), f"{time.time():.4f}")
+
+
+def wait_for_gate(name: str | None) -> bool:
+    """Whether the gate file of a test is open; None is always open."""
+    return name is None or Path(name).exists()
+
+
+@app.lifespan
+async def resources() -> AsyncIterator[dict[str, Any]]:
+    note("OPEN", os.getpid())
+    yield {"greeting": "hello"}
+    note("CLOSE", os.getpid())
+
+
+@app.middleware
+async def around(ctx: Context, call_next: CallNext) -> Any:
+    if ctx.job_type == "wrapped":
+        return ["around", await call_next()]
+    return await call_next()
+
+
+@app.task
+async def echo(x: Any = None) -> Any:
+    return x
+
+
+@app.task
+async def wrapped(ctx: Context) -> Any:
+    return ctx.state["greeting"]
+
+
+@app.task
+async def gated(ctx: Context, gate: str | None = None) -> str:
+    """Runs until the gate file exists."""
+    _start(ctx)
+    while not wait_for_gate(gate):
+        await asyncio.sleep(0.02)
+    _end(ctx)
+    return "done"
+
+
+@app.task
+def gated_thread(ctx: Context, gate: str | None = None, polite: bool = False) -> str:
+    _start(ctx)
+    while not wait_for_gate(gate):
+        if polite:
+            ctx.raise_if_cancelled()
+        time.sleep(0.02)
+    _end(ctx)
+    return "done"
+
+
+@app.task
+def hold_gil(ctx: Context, n: int) -> str:
+    """One C call that never gives the interpreter back."""
+    import re
+
+    _start(ctx)
+    re.match(r"(a+)+$", "a" * n + "b")
+    _end(ctx)
+    return "held"
+
+
+@app.task(max_attempts=3, backoff=NOW)
+async def fail(ctx: Context, times: int = 1000) -> int:
+    _start(ctx)
+    if ctx.failures < times:
+        raise ValueError(f"failure {ctx.failures + 1}")
+    return ctx.failures
+
+
+@app.task(max_attempts=1)
+async def exits(code: int = 0) -> None:
+    raise SystemExit(code)
+
+
+@app.task(max_attempts=1)
+async def bad_result(kind: str) -> Any:
+    class Odd:
+        def __repr__(self) -> str:
+            raise RuntimeError("no repr")
+
+    loop: list[Any] = []
+    loop.append(loop)
+    deep: list[Any] = []
+    for _ in range(300):
+        deep = [deep]
+    return {
+        "file": open(os.devnull),  # noqa: SIM115 - that it is left open is the point
+        "object": Odd(),
+        "loop": loop,
+        "deep": deep,
+        "nan": float("nan"),
+        "surrogate": "\ud800",
+        "large": "x" * 1_100_000,
+        "generator": (i for i in range(3)),
+        "bytes": b"\xff",
+    }[kind]
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@app.task(max_attempts=1)
+async def bad_error(kind: str) -> None:
+    raise {
+        "unprintable": Unprintable(),
+        "interrupt": KeyboardInterrupt(),
+        "generator_exit": GeneratorExit(),
+        "stop_iteration": StopIteration(1),
+        "group": ExceptionGroup("several", [ValueError("a"), TypeError("b")]),
+        "huge": ValueError("x" * 5_000_000),
+        "surrogate": ValueError("\ud800 \x00 \x1b[31m"),
+        "cancelled": asyncio.CancelledError(),
+    }[kind]
+
+
+@app.task(max_attempts=4, backoff=NOW)
+async def asks(ctx: Context, what: str) -> str:
+    _start(ctx)
+    if ctx.attempt > 1:
+        return f"attempt {ctx.attempt}, failures {ctx.failures}"
+    if what == "retry":
+        raise Retry("later", after=0.05)
+    if what == "snooze":
+        raise Snooze(0.05)
+    raise Cancel("useless")
+
+
+@app.task(timeout=0.3, max_attempts=1)
+async def slow(ctx: Context) -> None:
+    _start(ctx)
+    await asyncio.sleep(60)
+
+
+@app.task(max_attempts=1)
+def kill_self() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@app.task
+async def tells(ctx: Context, lines: int) -> None:
+    for i in range(lines):
+        ctx.log(f"line {i}")
+    ctx.progress(0.5, "half way")
+    ctx.progress(1.0, "there")
+    await asyncio.sleep(0.3)
