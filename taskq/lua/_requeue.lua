@@ -4,7 +4,9 @@ local function requeue(id, job, event, extra, fields)
   if job.cancel then
     if not can_close('cancelled') then return nil end
     history(id, event, extra)
-    close(id, job, 'cancelled', { 'reason', job.cancel })
+    fields[#fields + 1] = 'reason'
+    fields[#fields + 1] = job.cancel
+    close(id, job, 'cancelled', fields)
     return 'CANCELLED'
   end
   if not line_depth(job.type) then return nil end

@@ -71,11 +71,11 @@ local function store(i, id, job_type, payload, priority, options)
   local at = NOW + (i - 1) / 2048
   local due = options.run_at_ms
   if options.delay_ms then due = NOW + options.delay_ms end
-  if due then due = due + (i - 1) / 2048 end
   local expires = options.expires_ms and math.floor(at + options.expires_ms)
   if options.expires_at_ms then expires = options.expires_at_ms end
   if expires and expires <= NOW then return 'EXPIRED' end
   local later = due and due > NOW
+  if later then due = due + (i - 1) / 2048 end
   if later and not readable_zset('scheduled') then return 'BROKEN_KEY' end
   if expires and not readable_zset('expiring') then return 'BROKEN_KEY' end
   if options.unique then

@@ -95,8 +95,8 @@ class PlainQueue:
             self.calls[worker] = (call, taken)
         return taken
 
-    def owned(self, id: str, worker: str, fence: int) -> PlainJob | None:
-        job = self.jobs.get(id)
+    def owned(self, ulid: str, worker: str, fence: int) -> PlainJob | None:
+        job = self.jobs.get(ulid)
         if job and job.state == "running" and job.worker == worker and job.fence == fence:
             return job
         return None

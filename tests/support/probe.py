@@ -118,7 +118,7 @@ async def bad_result(kind: str) -> Any:
     for _ in range(300):
         deep = [deep]
     return {
-        "file": open(os.devnull),  # noqa: SIM115 - that it is left open is the point
+        "file": open(os.devnull),
         "object": Odd(),
         "loop": loop,
         "deep": deep,
