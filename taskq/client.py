@@ -224,7 +224,8 @@ class AsyncClient:
                     if pause <= 0:
                         return False
                 try:
-                    await asyncio.wait_for(ended.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await ended.wait()
                 except TimeoutError:
                     continue
 

@@ -356,7 +356,7 @@ def test_scripts_agree_with_the_model(server: EmbeddedServer) -> None:
     Machine.url = server.url
     machine: Any = Machine.TestCase
     machine.settings = settings(
-        max_examples=80,
+        max_examples=100,
         stateful_step_count=50,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -20,6 +20,7 @@ from taskq.embedded import EmbeddedServer
 LEASE_SECONDS = 3.0
 JANITOR_SECONDS = 1.0
 GRACE_SECONDS = 2.0
+COMMAND = "from taskq.cli import main; main()"
 
 
 def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
@@ -72,20 +73,13 @@ class Worker:
 
     def __init__(self, environment: dict[str, str], *arguments: str, log: Path) -> None:
         self.log = log
-        self.process = subprocess.Popen(
-            [
-                sys.executable,
-                "-c",
-                "from taskq.cli import main; main()",
-                "worker",
-                "-A",
-                "support.probe:app",
-                *arguments,
-            ],
-            env=environment,
-            stderr=log.open("ab"),
-            start_new_session=True,
-        )
+        with log.open("ab") as stderr:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, "worker", "-A", "support.probe:app", *arguments],
+                env=environment,
+                stderr=stderr,
+                start_new_session=True,
+            )
 
     @property
     def pid(self) -> int:
@@ -170,7 +164,7 @@ class Site:
     def findings(self) -> list[Any]:
         """What ``taskq doctor`` finds, warnings about the server's settings left out."""
         out = subprocess.run(
-            [sys.executable, "-c", "from taskq.cli import main; main()", "doctor", "--json"],
+            [sys.executable, "-c", COMMAND, "doctor", "--json"],
             env=self.environment,
             capture_output=True,
             check=False,

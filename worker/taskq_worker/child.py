@@ -101,7 +101,9 @@ class Child:
         await self._wind_down()
         for task in (*fetchers, *services, watch, stopped, listener):
             task.cancel()
-        await asyncio.wait_for(self._close(), 5)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                await self._close()
         return EXIT_STUBBORN if self._stubborn else 0
 
     async def _start(self, app: TaskQ) -> None:
@@ -330,8 +332,9 @@ class Child:
         flush = asyncio.gather(
             self._reporter.flush(), *(lane.committer.flushed() for lane in self._lanes)
         )
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(flush, 2.0)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(2.0):
+                await flush
 
     def _awaited(self) -> list[Run]:
         return [run for run in self._runs() if not run.written_off]

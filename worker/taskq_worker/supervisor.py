@@ -138,7 +138,8 @@ class Supervisor:
             service.cancel()
         await asyncio.gather(*services, return_exceptions=True)
         with contextlib.suppress(TaskqError, TimeoutError):
-            await asyncio.wait_for(self._registry.forget(*(m.name for m in self._members)), 1.0)
+            async with asyncio.timeout(1.0):
+                await self._registry.forget(*(m.name for m in self._members))
         for store in (self._store, self._blocking):
             with contextlib.suppress(Exception):
                 await store.close()
@@ -197,7 +198,8 @@ class Supervisor:
                 pause = min(MAX_PAUSE_SECONDS, 0.1 * 2.0**quick_deaths)
                 logger.warning("children die quickly: next start in %.1f s", pause)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._stopping.wait()
 
     async def _start_child(self) -> Member:
         process = await ChildProcess.start(self._options)
@@ -365,7 +367,9 @@ class Supervisor:
                 continue
             self._nudge.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._nudge.wait(), self._beat_seconds)
+                # Not wait_for: Python 3.11's loses a cancellation that meets the end of the wait.
+                async with asyncio.timeout(self._beat_seconds):
+                    await self._nudge.wait()
 
     async def _beat(self) -> None:
         by_queue: dict[str, list[tuple[Member, SeatRecord, int, int]]] = {}
