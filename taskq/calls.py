@@ -502,10 +502,12 @@ def purge(
     *,
     job_type: str = "",
     limit: int = 500,
+    page: int = 1,
     now: float | None = None,
-) -> Call[tuple[int, bool]]:
-    """Cancels a page of waiting jobs: (how many, more)."""
-    return _call("purge", keys, now, (limit, job_type), states, lambda r: (int(r[0]), bool(r[1])))
+) -> Call[tuple[int, int]]:
+    """Cancels a page of waiting jobs: (how many, the next ``page``; 0 at the end)."""
+    fixed = (limit, job_type, page)
+    return _call("purge", keys, now, fixed, states, lambda r: (int(r[0]), int(r[1])))
 
 
 SETTINGS: dict[str, tuple[int, int]] = {

@@ -1,23 +1,26 @@
 #!lua flags=allow-oom
 -- purge: scheduled | queued | retrying -> cancelled
--- Cancels waiting jobs of the named states with the reason `purged`, a page a call; call until more = 0.
+-- Cancels waiting jobs of the named states with the reason `purged`, a page a call. Jobs of other types stay
+-- at the head of sets of all types: the next page starts behind them.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   limit        int     jobs at most
 -- ARGV   job_type     str     only this type; '' for all
+-- ARGV   page         int     1, then what the last page answered
 -- ITEMS  wanted_state state str
--- REPLY  jobs purged, more (0 or 1)
+-- REPLY  jobs purged, next page (0 at the end)
 -- REPLY  whole        BROKEN_KEY
 -- @include _clock _config _stats _bulk _history _lines _job _close _trim _each_waiting
-local wanted, done, looked, more, told = {}, 0, 0, 0, {}
+local wanted, done, looked, more, told = {}, 0, 0, false, {}
+local skip, standing = page - 1, 0
 for i = 1, wanted_state_count do wanted[wanted_state(i)] = true end
 if not can_close('cancelled') then return redis.error_reply('BROKEN_KEY cancelled') end
 for _, box in ipairs(waiting_containers(wanted)) do
   if (job_type == '' or not box.type or box.type == job_type) and readable_zset(box.name) then
-    local gone = {}
-    local ids = redis.call('ZRANGE', prefix .. box.name, 0, math.max(0, limit - looked - 1))
-    if looked >= limit then ids = {} more = 1 end
-    if #ids > 0 and #ids == limit - looked then more = 1 end
+    local from, budget, gone = 0, limit - looked, {}
+    if not box.type then from = math.min(skip, redis.call('ZCARD', prefix .. box.name)) end
+    skip = skip - from
+    local ids = budget > 0 and redis.call('ZRANGE', prefix .. box.name, from, from + budget - 1) or {}
     looked = looked + #ids
     for i = 1, #ids do
       local id = ids[i]
@@ -34,11 +37,14 @@ for _, box in ipairs(waiting_containers(wanted)) do
         told[#told + 1] = id
       end
     end
+    standing = standing + from + #ids - #gone
     if #gone > 0 then
       bulk('ZREM', prefix .. box.name, gone)
       if box.type then line_taken(box.type) end
-    elseif #ids > 0 then
-      more = 0
+    end
+    if #ids >= budget then
+      more = true
+      break
     end
   end
 end
@@ -49,4 +55,4 @@ if done > 0 then
 end
 flush_stats()
 tell('cancelled', told)
-return { done, more }
+return { done, more and standing + 1 or 0 }
