@@ -57,7 +57,7 @@ def drain(bench: Bench, job_types: Sequence[str] = (TYPE,), at_a_time: int = 100
     return out
 
 
-# --- first in, first out --------------------------------------------------------------------------------
+# --- first in, first out --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("now", [START, YEAR_2100])
@@ -97,7 +97,7 @@ def test_higher_priority_runs_sooner_at_equal_age(bench: Bench) -> None:
     assert drain(bench) == ["p100", "p5", "p0", "p-5", "p-100"]
 
 
-# --- the bound -------------------------------------------------------------------------------------------
+# --- the bound ------------------------------------------------------------------------------------
 
 
 def test_one_point_of_priority_is_worth_aging_ms_of_waiting(bench: Bench) -> None:
@@ -152,7 +152,7 @@ def test_a_steady_stream_of_urgent_jobs_starves_nobody(bench: Bench, stream: lis
     assert "patient" in ran
 
 
-# --- many lines are one order -----------------------------------------------------------------------------
+# --- many lines are one order ---------------------------------------------------------------------
 
 
 @quick
@@ -229,7 +229,7 @@ def test_a_look_takes_nothing_and_names_the_head(bench: Bench) -> None:
     assert reply.next_due == START + MINUTE
 
 
-# --- who comes back keeps its place -----------------------------------------------------------------------
+# --- who comes back keeps its place ---------------------------------------------------------------
 
 
 def three(bench: Bench) -> list[Claimed]:

@@ -1,0 +1,910 @@
+"""Sequences that broke earlier drafts of the protocol, and calls that come twice, late or never.
+
+The names (R1, N3 ..) are those under which the sequences were first written down.
+"""
+
+from typing import Any
+
+import pytest
+
+from support.queue import LEASE, MINUTE, SECOND, TYPE, Bench, ids, runs
+from taskq import calls
+from taskq.errors import BrokenKey
+from taskq.model import JobSpec, Reconciled
+from taskq.states import State
+
+HOUR = 60 * MINUTE
+DAY = 24 * HOUR
+DEDUP = 600 * SECOND
+
+
+@pytest.fixture
+def bench(redis_url: str) -> Bench:
+    return Bench.at(redis_url)
+
+
+def reconcile(bench: Bench, answered: int, *held: Any, worker: str = "w1") -> Reconciled:
+    return bench.run(calls.reconcile(bench.keys, worker, answered, runs(held), now=bench.now))
+
+
+def end(bench: Bench, ulid: str, state: State, **options: Any) -> None:
+    """Brings a new job to its end."""
+    bench.add(ulid, **options)
+    if state == State.CANCELLED:
+        bench.cancel(ulid)
+        return
+    (job,) = bench.take(f"worker of {ulid}")
+    if state == State.SUCCEEDED:
+        bench.finish(job, worker=f"worker of {ulid}")
+    else:
+        bench.fail(job, worker=f"worker of {ulid}", max_attempts=1)
+
+
+ENDS = pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED, State.CANCELLED])
+
+
+# --- leases, fences and lost answers --------------------------------------------------------------
+
+
+def test_r1_a_claim_whose_answer_was_lost_is_answered_again(bench: Bench) -> None:
+    """claim 1 -> answer lost -> claim 1 again: the same jobs and fences, and no others."""
+    bench.add("a", "b", "c")
+    first = bench.claim(most=2, call=1)
+    again = bench.claim(most=2, call=1)
+    assert (again.jobs, again.repeated) == (first.jobs, True)
+    assert bench.line() == ["c"]
+
+
+def test_r1_what_a_worker_does_not_know_of_goes_back_in_line(bench: Bench) -> None:
+    """claim 1 -> answer lost -> claim 2 answered: the jobs of claim 1 would be stranded for ever."""
+    bench.add("a", "b", "c")
+    bench.claim(most=2, call=1)
+    known = bench.claim(call=2).jobs
+    assert reconcile(bench, 2, *known).released == 2
+    assert bench.line() == ["a", "b"]
+    assert bench.state("c") == State.RUNNING
+    assert bench.field("a", "crashes") is None
+    assert not bench.findings()
+
+
+def test_r1_a_finish_that_the_server_forgot_is_not_stranded(bench: Bench) -> None:
+    """finish acknowledged -> failover without it: the job runs for a worker that has forgotten it."""
+    bench.add("a")
+    bench.take()
+    assert bench.beat("w1", holds=0).length == 1, "the worker sees that the lengths differ"
+    assert reconcile(bench, 1).released == 1
+    assert bench.line() == ["a"]
+
+
+def test_r2_a_worker_that_was_reaped_cannot_claim_its_lease_back(bench: Bench) -> None:
+    """W stalls, is reaped, wakes, claims, then beats: both are told LOST, and nothing is written."""
+    bench.add("a", "b")
+    bench.take()
+    bench.wait(LEASE + 1)
+    bench.reap()
+    dump = bench.dump()
+    assert bench.claim("w1").status == "LOST"
+    assert bench.beat("w1", holds=1).status == "LOST"
+    assert bench.dump() == dump
+
+
+def test_r2_a_beat_between_two_pages_of_a_reap_saves_nothing(bench: Bench) -> None:
+    """Page one took some of W's jobs; W beats: LOST, and page two takes the rest."""
+    bench.add(*(f"j{i}" for i in range(5)))
+    bench.take(most=5)
+    bench.wait(LEASE + 1)
+    assert bench.reap(limit=2).more
+    assert bench.beat("w1", holds=5).status == "LOST"
+    while bench.reap(limit=2).more:
+        pass
+    assert len(bench.line()) == 5
+    assert not bench.findings()
+
+
+def test_r2_a_claim_that_arrives_after_its_sender_died_takes_nothing(bench: Bench) -> None:
+    """W sends claim and is killed; the supervisor reaps W; then Redis reads the claim."""
+    bench.add("a")
+    bench.crash("w1")
+    assert bench.claim("w1").status == "LOST"
+    assert bench.line() == ["a"]
+
+
+def test_r3_a_dead_workers_id_is_not_adopted(bench: Bench) -> None:
+    """The same id again within minutes (a fixed host name and pid): its list is not inherited."""
+    bench.add("a")
+    bench.take("host-12")
+    bench.crash("host-12")
+    bench.wait(3 * SECOND)
+    assert bench.claim("host-12").status == "LOST"
+    assert ids(bench.take("host-12-another")) == ["a"]
+
+
+def test_r4_a_fence_is_never_used_again(bench: Bench) -> None:
+    """claim, release, claim by the same worker in the same millisecond: the old fence opens nothing."""
+    bench.add("a")
+    (first,) = bench.take()
+    bench.release(first)
+    (second,) = bench.take()
+    assert int(second.fence) > int(first.fence)
+    assert bench.release(first) == ["STALE"]
+    assert bench.finish(first) == ["STALE"]
+    assert bench.state("a") == State.RUNNING
+
+
+def test_r4_a_restore_that_forgot_a_claim_does_not_repeat_its_fence(bench: Bench) -> None:
+    """The server lost the claim; time went on, so the next fence is higher than the forgotten one."""
+    bench.add("a")
+    (forgotten,) = bench.take()
+    bench.redis.flushdb()
+    bench.wait(1)
+    bench.add("a")
+    (second,) = bench.take("w1")
+    assert int(second.fence) > int(forgotten.fence)
+    assert bench.finish(forgotten) == ["STALE"]
+
+
+def test_r5_amnesty_gives_every_lease_a_new_one_after_an_outage(bench: Bench) -> None:
+    """Redis was away; leases are overdue because nobody could renew."""
+    bench.add("a")
+    bench.take()
+    bench.beat("w1", holds=1)
+    bench.wait(LEASE + 1)
+    assert bench.reap(amnesty=True).status == "AMNESTY"
+    assert bench.state("a") == State.RUNNING
+    bench.wait(LEASE + 1)
+    assert bench.reap(amnesty=True).status == "OK"
+    assert bench.state("a") == State.QUEUED
+
+
+def test_r5_a_reap_that_saw_no_outage_gets_no_amnesty(bench: Bench) -> None:
+    """The only janitor's host died and is back after 30 s: its dead jobs are picked up at once."""
+    bench.add("a")
+    bench.take()
+    bench.wait(30 * SECOND)
+    assert bench.reap().jobs == 1
+
+
+def test_r6_a_lease_of_a_clock_that_went_back_is_clamped(bench: Bench) -> None:
+    """The promoted replica is ten minutes behind: leases would end ten minutes late."""
+    bench.add("a")
+    bench.take()
+    bench.now -= 10 * MINUTE
+    bench.reap()
+    bench.wait(LEASE + 2)
+    assert bench.reap().jobs == 1
+
+
+def test_r8_a_list_without_a_lease_gets_one_lease_of_grace(bench: Bench) -> None:
+    """`leases` is lost (evicted, deleted, restored): live jobs are not all run again at once."""
+    bench.add("a")
+    bench.take()
+    bench.redis.delete(bench.keys.leases)
+    bench.reap()
+    bench.wait(LEASE - 1)
+    assert bench.reap().jobs == 0
+    bench.wait(2)
+    assert bench.reap().jobs == 1
+
+
+def test_r17_nine_neighbours_of_a_broken_job_are_claimed_and_finished(bench: Bench) -> None:
+    """One hash of ten replaced by a string (the rest of this is in test_broken)."""
+    jobs = [f"j{i}" for i in range(10)]
+    bench.add(*jobs)
+    bench.redis.set(bench.keys.job("j4"), "x")
+    taken = bench.take(most=10)
+    assert bench.finish(*taken) == ["OK"] * 9
+    assert bench.quarantined() == {"j4"}
+
+
+def test_r29_whatever_makes_work_claimable_leaves_wake_tokens(bench: Bench) -> None:
+    """enqueue, promote, release, reap, retry, resume, an earlier due time: each one wakes."""
+
+    def woken() -> int:
+        n = bench.tokens()
+        bench.redis.delete(bench.keys.wake(TYPE))
+        return n
+
+    bench.add("a", "b")
+    assert woken() == 2
+    a, b = bench.take(most=2)
+    bench.release(a)
+    assert woken() == 1, "release"
+    bench.fail(b, delay_ms=SECOND)
+    bench.wait(2 * SECOND)
+    bench.promote()
+    assert woken() == 1, "promote"
+    bench.take("w2")
+    bench.crash("w2")
+    assert woken() == 1, "reap"
+    bench.configure(paused=True)
+    woken()
+    bench.configure(paused=False)
+    assert woken() > 0, "resume"
+    for job in bench.take("w3", 5):
+        bench.fail(job, worker="w3", max_attempts=1)
+    bench.retry("a")
+    assert woken() == 1, "retry"
+    bench.add("later", delay_ms=HOUR)
+    assert woken() == 1, "a first due time"
+    bench.add("even later", delay_ms=2 * HOUR)
+    assert woken() == 0, "not the first: nobody sleeps past it"
+    bench.edit("later", run_at_ms=int(bench.now) + SECOND)
+    assert woken() == 1, "an earlier due time"
+
+
+def test_r29_wake_tokens_are_bounded_and_end_with_the_line(bench: Bench) -> None:
+    bench.add(*(f"j{i}" for i in range(200)))
+    assert bench.tokens() == 64
+    assert 0 < bench.redis.ttl(bench.keys.wake(TYPE)) <= 60
+    bench.take(most=200)
+    assert bench.tokens() == 0
+
+
+def test_n1_an_idle_workers_lease_runs_out_without_a_mark(bench: Bench) -> None:
+    """It ran one job here, then worked for another queue: its next look is welcome."""
+    bench.add("a")
+    bench.finish(*bench.take())
+    bench.wait(LEASE + 1)
+    bench.reap()
+    assert not bench.redis.exists(bench.keys.dead)
+    bench.add("b")
+    assert bench.claim("w1").status == "OK"
+
+
+def test_n2_many_dead_marks_do_not_hide_an_expired_lease(bench: Bench) -> None:
+    """A crash loop marks 150 workers dead; the lease that runs out next is still reaped."""
+    for n in range(150):
+        bench.crash(f"crashed{n}")
+    bench.add("a")
+    bench.take()
+    bench.wait(LEASE + 1)
+    assert bench.reap().jobs == 1
+
+
+def test_n2_a_dead_mark_goes_after_an_hour(bench: Bench) -> None:
+    bench.crash("w1")
+    bench.wait(HOUR + 1)
+    bench.reap()
+    assert not bench.redis.exists(bench.keys.dead)
+
+
+def test_n3_a_lease_that_vanished_over_a_list_is_set_again_by_a_beat(bench: Bench) -> None:
+    """`leases` is lost, and a beat comes before the next reap: the runs go on."""
+    bench.add("a")
+    bench.take()
+    bench.redis.delete(bench.keys.leases)
+    assert bench.beat("w1", holds=1).status == "OK"
+    bench.wait(LEASE - 1)
+    assert bench.reap().jobs == 0
+
+
+def test_n3_a_beat_for_jobs_that_are_not_there_is_told_lost(bench: Bench) -> None:
+    assert bench.beat("w1", holds=1).status == "LOST"
+    assert bench.beat("w1", holds=0).status == "OK"
+
+
+def test_n4_amnesty_is_not_granted_on_the_callers_word(bench: Bench) -> None:
+    """One host with a bad link asks for amnesty, but another worker's beat has just come through."""
+    bench.add("a")
+    bench.take("dead")
+    bench.wait(LEASE + 1)
+    bench.beat("alive")
+    assert bench.reap(amnesty=True) == bench.reap(amnesty=True).__class__("OK", False, 1, 1, 0)
+
+
+def test_n4_amnesty_is_granted_once_per_outage(bench: Bench) -> None:
+    """Asking again and again does not stop recovery for ever."""
+    bench.add("a")
+    bench.take()
+    for _ in range(3):
+        bench.wait(LEASE + 1)
+        bench.reap(amnesty=True)
+    assert bench.state("a") == State.QUEUED
+
+
+def test_n4_amnesty_does_not_hold_back_the_known_dead(bench: Bench) -> None:
+    """Workers already marked, and those a supervisor saw die, are reaped all the same."""
+    bench.add("a", "b", "c")
+    bench.take("w1", 2)
+    bench.take("w2", 1)
+    bench.reap(targets=[("w1", "crashes", "killed")], limit=1)
+    bench.wait(LEASE + 1)
+    assert bench.reap(amnesty=True).status == "AMNESTY"
+    assert bench.states(["a", "b"]) == {State.QUEUED}
+    assert bench.state("c") == State.RUNNING
+    bench.crash("w2")
+    assert bench.state("c") == State.QUEUED
+
+
+def test_n5_an_amnesty_of_a_clock_that_went_back_is_over(bench: Bench) -> None:
+    """`no_reap_before` half an hour ahead would stop recovery for half an hour."""
+    bench.reap(amnesty=True)
+    bench.now -= 30 * MINUTE
+    bench.add("a")
+    bench.take()
+    bench.wait(LEASE + 1)
+    assert bench.reap().jobs == 1
+
+
+def test_n8_an_old_run_finishes_nothing(bench: Bench) -> None:
+    """reap put the job back with its fence unchanged; the old run's reports meet a queued job."""
+    bench.add("a")
+    (old,) = bench.take()
+    bench.crash("w1")
+    for word in (bench.finish(old), bench.fail(old), bench.release(old), bench.snooze(old)):
+        assert word == ["STALE"]
+    (new,) = bench.take("w2")
+    assert bench.finish(old) == ["STALE"]
+    assert bench.finish(new, worker="w2", result=b'"new"') == ["OK"]
+    assert bench.field("a", "result") == '"new"'
+
+
+def test_n9_a_repeat_does_not_answer_jobs_of_an_older_claim(bench: Bench) -> None:
+    """Claim 2's jobs were handed back meanwhile; its repeat must not name those of claim 1."""
+    bench.add("a", "b")
+    bench.claim(call=1)
+    (b,) = bench.claim(call=2).jobs
+    bench.release(b)
+    assert bench.claim(call=2).jobs == ()
+
+
+def test_n9_a_claim_that_comes_after_a_later_one_is_stale(bench: Bench) -> None:
+    bench.add("a", "b", "c")
+    bench.claim(call=1)
+    bench.claim(call=2)
+    assert bench.claim(call=1).status == "STALE"
+    assert bench.line() == ["c"]
+
+
+def test_n9_a_claim_that_took_nothing_is_numbered_too(bench: Bench) -> None:
+    """Its late repeat must not take jobs that nobody waits for."""
+    bench.add("a")
+    bench.claim(call=1)
+    assert bench.claim(call=2).jobs == ()
+    bench.add("b")
+    assert bench.claim(call=2).jobs == ()
+    assert bench.line() == ["b"]
+
+
+def test_n10_reconcile_leaves_what_is_held_and_what_was_just_claimed(bench: Bench) -> None:
+    """Held is every job whose exit is not acknowledged; a claim not yet answered is left alone."""
+    bench.add("a", "b", "c")
+    (a,) = bench.claim(call=1).jobs
+    bench.claim(call=2)
+    assert reconcile(bench, 1, a) == Reconciled("OK", 0, ())
+    assert bench.line() == ["c"]
+
+
+def test_n10_reconcile_names_runs_that_are_no_longer_the_callers(bench: Bench) -> None:
+    """A failover forgot the claim: the worker is told to stop the run."""
+    bench.add("a", "b")
+    a, b = bench.take(most=2)
+    bench.release(a)
+    bench.take("w2")
+    assert reconcile(bench, 1, a, b).not_mine == ("a",)
+
+
+def test_n12_a_cancel_is_seen_by_every_beat_until_the_run_is_over(bench: Bench) -> None:
+    """The nudge may be lost; the wish stands in `cancelling`."""
+    bench.add("a")
+    (job,) = bench.take()
+    assert bench.cancel("a") == ["CANCELLING"]
+    bench.redis.delete(bench.keys.control("w1"))
+    assert [bench.beat("w1", holds=1).cancel for _ in range(2)] == [("a",), ("a",)]
+    assert bench.fail(job) == ["CANCELLED"]
+    assert not bench.redis.exists(bench.key("cancelling"))
+
+
+@pytest.mark.parametrize(
+    "way", ["fail", "fail for good", "release", "snooze", "crash", "lease", "lost"]
+)
+def test_n12_every_exit_but_success_ends_in_cancelled(bench: Bench, way: str) -> None:
+    bench.add("a")
+    (job,) = bench.take()
+    bench.cancel("a")
+    match way:
+        case "fail":
+            bench.fail(job)
+        case "fail for good":
+            bench.fail(job, max_attempts=1)
+        case "release":
+            bench.release(job)
+        case "snooze":
+            bench.snooze(job)
+        case "crash":
+            bench.reap(targets=[("w1", "crashes", "killed")], max_crashes=1)
+        case "lease":
+            bench.wait(LEASE + 1)
+            bench.reap(max_lost=1)
+        case "lost":
+            reconcile(bench, 1)
+    assert bench.state("a") == State.CANCELLED
+    assert bench.field("a", "cancel") is None
+    assert not bench.redis.exists(bench.key("cancelling"))
+    assert not bench.findings()
+
+
+def test_n12_success_wins_over_a_cancel(bench: Bench) -> None:
+    bench.add("a")
+    (job,) = bench.take()
+    bench.cancel("a")
+    assert bench.finish(job) == ["OK"]
+    assert bench.state("a") == State.SUCCEEDED
+    assert not bench.redis.exists(bench.key("cancelling"))
+
+
+def test_n18e_a_late_retry_does_not_touch_a_job_that_failed_again(bench: Bench) -> None:
+    """retry names the run it saw fail; sent again after the next failure it is refused."""
+    bench.add("a")
+    (job,) = bench.take()
+    bench.fail(job, max_attempts=1)
+    assert bench.retry("a", fence=job.fence) == ["QUEUED"]
+    assert bench.retry("a", fence=job.fence) == ["WRONG_STATE"]
+    bench.fail(*bench.take(), max_attempts=1)
+    assert bench.retry("a", fence=job.fence) == ["STALE"]
+
+
+def test_a_retry_starts_with_a_clean_count(bench: Bench) -> None:
+    bench.add("a")
+    bench.take()
+    bench.crash("w1")
+    bench.fail(*bench.take("w2"), worker="w2", max_attempts=1)
+    bench.retry("a")
+    (job,) = bench.take("w3")
+    assert (job.failures, job.crashes, job.lost, job.attempts) == (0, 0, 0, 3)
+
+
+def test_n19_watching_an_id_that_is_not_stored_does_not_swallow_it(bench: Bench) -> None:
+    """result?wait arrives before the enqueue; even a hash without a state is no job."""
+    assert bench.run(calls.watch(bench.keys, ["a"], now=bench.now)) == [None]
+    assert not bench.dump()
+    bench.redis.hset(bench.keys.job("a"), "watched", "1")
+    assert bench.add("a") == ["QUEUED"]
+    assert ids(bench.take()) == ["a"]
+
+
+# --- one submission, one job ----------------------------------------------------------------------
+
+
+def test_a_repeated_submission_answers_the_stored_job(bench: Bench) -> None:
+    bench.add("a")
+    (again,) = bench.submit(JobSpec("a", TYPE))
+    assert (again.outcome, again.state) == ("EXISTS", State.QUEUED)
+    assert bench.line() == ["a"]
+    assert bench.counted()["enqueued"] == 1
+
+
+def test_the_same_key_with_another_body_is_refused(bench: Bench) -> None:
+    bench.add("a", digest="body 1", check=True)
+    assert bench.add("a", digest="body 1", check=True) == ["EXISTS"]
+    assert bench.add("a", digest="body 2", check=True) == ["CONFLICT"]
+
+
+@pytest.mark.parametrize("digest", [None, "body"])
+def test_r9_a_job_that_left_at_once_is_recognised_for_dedup_seconds(
+    bench: Bench, digest: str | None
+) -> None:
+    """result_ttl 0: enqueue, answer lost, run and dropped; the repeat does not run it again."""
+    bench.add("a", result_ttl_ms=0, digest=digest)
+    (job,) = bench.take()
+    bench.finish(job)
+    assert bench.state("a") is None
+    assert bench.finish(job) == ["OK"], "the repeated report too"
+    assert bench.add("a", digest=digest, check=True) == ["EXISTS"]
+    bench.wait(DEDUP + 1)
+    bench.trim()
+    assert bench.add("a", digest=digest, check=True) == ["QUEUED"]
+
+
+@ENDS
+@pytest.mark.parametrize("digest", [None, "body"])
+def test_r9_a_job_that_retention_took_is_recognised_too(
+    bench: Bench, state: State, digest: str | None
+) -> None:
+    end(bench, "a", state, digest=digest)
+    bench.configure(**{f"{state.value}_max": 0})
+    bench.trim()
+    assert bench.state("a") is None
+    (again,) = bench.submit(JobSpec("a", TYPE, digest=digest, check=True))
+    assert (again.outcome, again.state) == ("EXISTS", state)
+    if digest:
+        assert bench.add("a", digest="another", check=True) == ["CONFLICT"]
+
+
+@ENDS
+def test_r9_a_deleted_job_is_recognised_too(bench: Bench, state: State) -> None:
+    end(bench, "a", state)
+    bench.run(calls.delete(bench.keys, ["a"], now=bench.now))
+    assert bench.add("a", check=True) == ["EXISTS"]
+
+
+def test_a_stub_of_a_first_life_does_not_take_the_second_with_it(bench: Bench) -> None:
+    """An id stored again without a look at stubs stays when its stub goes."""
+    end(bench, "other", State.CANCELLED, digest="d")
+    end(bench, "a", State.SUCCEEDED)
+    bench.configure(succeeded_max=0, cancelled_max=0)
+    bench.trim()
+    bench.add("a")
+    bench.wait(DEDUP + 1)
+    bench.trim()
+    assert bench.state("a") == State.QUEUED
+    assert set(bench.dump()) == {
+        "job:a",
+        "ready:mail",
+        "lines",
+        "wake:mail",
+        "config",
+        "totals",
+    } | {n for n in bench.dump() if n.startswith(("holders", "leases"))}
+
+
+def test_dedup_max_ends_the_window_early(bench: Bench) -> None:
+    bench.redis.hset(bench.keys.config, "dedup_max", 1)
+    bench.add("a", "b", result_ttl_ms=0, digest="d")
+    bench.finish(*bench.take(most=2))
+    assert not bench.redis.exists(bench.keys.job("a"))
+    assert bench.redis.exists(bench.keys.job("b"))
+
+
+# --- unique keys ----------------------------------------------------------------------------------
+
+
+@ENDS
+def test_every_end_frees_the_unique_key(bench: Bench, state: State) -> None:
+    end(bench, "a", state, unique="k")
+    assert bench.add("b", unique="k") == ["QUEUED"]
+
+
+@pytest.mark.parametrize("way", ["expired", "expired at claim", "purged", "crashed", "cancelled"])
+def test_every_other_end_frees_the_unique_key_too(bench: Bench, way: str) -> None:
+    bench.add("a", unique="k", expires_ms=SECOND if "expired" in way else None)
+    match way:
+        case "expired":
+            bench.wait(2 * SECOND)
+            bench.expire()
+        case "expired at claim":
+            bench.wait(2 * SECOND)
+            bench.take()
+        case "purged":
+            bench.run(calls.purge(bench.keys, [State.QUEUED], now=bench.now))
+        case "crashed":
+            bench.take()
+            bench.reap(targets=[("w1", "crashes", "killed")], max_crashes=1)
+        case _:
+            (job,) = bench.take()
+            bench.cancel("a")
+            bench.release(job)
+    assert bench.add("b", unique="k") == ["QUEUED"]
+
+
+def test_a_live_holder_refuses_a_second_and_is_named(bench: Bench) -> None:
+    bench.add("a", unique="k")
+    for state in ("queued", "running", "retrying"):
+        (refused,) = bench.submit(JobSpec("b", TYPE, unique="k"))
+        assert (refused.outcome, refused.holder) == ("UNIQUE", "a"), state
+        if state == "queued":
+            (job,) = bench.take()
+        elif state == "running":
+            bench.fail(job)
+    assert bench.state("b") is None
+
+
+def test_two_of_one_key_in_one_call_are_one_job(bench: Bench) -> None:
+    assert bench.add("a", "b", unique="k") == ["QUEUED", "UNIQUE"]
+
+
+@pytest.mark.parametrize("holder", ["nobody", "ended", "broken"])
+def test_a_stale_lock_is_taken_over(bench: Bench, holder: str) -> None:
+    """A restore can leave a lock that points at nothing."""
+    if holder == "ended":
+        end(bench, holder, State.SUCCEEDED)
+    if holder == "broken":
+        bench.redis.set(bench.keys.job(holder), "x")
+    bench.redis.set(bench.key("unique:k"), holder)
+    assert bench.add("a", unique="k") == ["QUEUED"]
+    end_of_a = bench.take()
+    bench.finish(*end_of_a)
+    assert not bench.redis.exists(bench.key("unique:k"))
+
+
+def test_r12_a_retry_cannot_take_a_key_that_a_live_job_holds(bench: Bench) -> None:
+    """J1 failed, J2 took its key: retry of J1 is refused, and J1 does not free J2's lock."""
+    end(bench, "j1", State.FAILED, unique="k")
+    bench.add("j2", unique="k")
+    assert bench.retry("j1") == ["UNIQUE"]
+    bench.cancel("j2")
+    assert bench.retry("j1") == ["QUEUED"]
+    assert bench.add("j3", unique="k") == ["UNIQUE"]
+
+
+def test_r12_only_the_holder_frees_a_lock(bench: Bench) -> None:
+    bench.add("a", unique="k")
+    (job,) = bench.take()
+    bench.redis.set(bench.key("unique:k"), "somebody else")
+    bench.finish(job)
+    assert bench.redis.get(bench.key("unique:k")) == b"somebody else"
+
+
+# --- limits of a queue ----------------------------------------------------------------------------
+
+
+def test_max_depth_refuses_what_is_too_much(bench: Bench) -> None:
+    """Waiting of every kind counts; running and ended jobs do not."""
+    bench.configure(max_depth=3)
+    bench.add("late", delay_ms=HOUR)
+    assert bench.add("a", "b", "c") == ["QUEUED", "QUEUED", "FULL"]
+    assert bench.add("a") == ["EXISTS"], "a repeat is answered all the same"
+    bench.take(most=1)
+    assert bench.add("c") == ["QUEUED"]
+
+
+def test_a_thousand_types_are_enough(bench: Bench) -> None:
+    """Also within one call; types that have a line already are welcome."""
+    bench.submit(*(JobSpec(f"j{i}", f"t{i}") for i in range(999)))
+    more = [JobSpec("x", "x"), JobSpec("y", "y"), JobSpec("x2", "x"), JobSpec("z", "t5")]
+    words = [e.outcome for e in bench.submit(*more)]
+    assert words == ["QUEUED", "TOO_MANY_TYPES", "QUEUED", "QUEUED"]
+    assert bench.add("again", job_type="y") == ["TOO_MANY_TYPES"]
+
+
+def test_a_paused_queue_hands_out_nothing(bench: Bench) -> None:
+    bench.configure(paused=True)
+    assert bench.add("a") == ["QUEUED"]
+    reply = bench.claim()
+    assert (reply.jobs, reply.next_score) == ((), None)
+    bench.configure(paused=False)
+    assert ids(bench.take()) == ["a"]
+
+
+def test_a_paused_type_waits_and_the_others_run(bench: Bench) -> None:
+    bench.configure(paused_types=["mail"])
+    bench.add("a", job_type="mail")
+    bench.add("b", job_type="mailer")
+    assert ids(bench.take("w1", 5, "mail", "mailer")) == ["b"]
+    bench.configure(paused_types=[])
+    assert ids(bench.take("w1", 5, "mail", "mailer")) == ["a"]
+
+
+def test_an_older_worker_is_refused_by_a_queue_that_needs_a_newer_one(bench: Bench) -> None:
+    bench.redis.hset(bench.keys.config, "min_protocol", calls.PROTOCOL + 1)
+    bench.add("a")
+    assert bench.claim().status == "TOO_OLD"
+    assert bench.line() == ["a"]
+
+
+# --- expiry ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waiting", [State.QUEUED, State.SCHEDULED, State.RETRYING])
+def test_a_waiting_job_ends_failed_when_it_expires(bench: Bench, waiting: State) -> None:
+    bench.add("a", expires_ms=MINUTE, delay_ms=HOUR if waiting == State.SCHEDULED else None)
+    if waiting == State.RETRYING:
+        bench.fail(*bench.take(), delay_ms=HOUR)
+    assert bench.state("a") == waiting
+    bench.wait(MINUTE)
+    assert bench.expire()[0] == 1
+    assert (bench.state("a"), bench.field("a", "reason")) == (State.FAILED, "expired")
+
+
+def test_an_expired_job_is_not_run(bench: Bench) -> None:
+    bench.add("a", expires_ms=SECOND)
+    bench.add("b")
+    bench.wait(SECOND)
+    assert ids(bench.take(most=2)) == ["b"]
+    assert bench.state("a") == State.FAILED
+
+
+def test_a_running_job_does_not_expire(bench: Bench) -> None:
+    bench.add("a", expires_ms=SECOND)
+    (job,) = bench.take()
+    bench.wait(HOUR)
+    bench.expire()
+    assert bench.finish(job) == ["OK"]
+
+
+def test_what_has_expired_before_it_came_is_refused(bench: Bench) -> None:
+    assert bench.add("a", expires_at_ms=int(bench.now)) == ["EXPIRED"]
+    assert not bench.dump()
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+@ENDS
+def test_retention_by_age(bench: Bench, state: State) -> None:
+    bench.configure(**{f"{state.value}_seconds": 3600})
+    end(bench, "a", state)
+    bench.wait(HOUR)
+    bench.trim()
+    assert bench.state("a") == state
+    bench.wait(1)
+    bench.trim()
+    assert bench.state("a") is None
+
+
+@ENDS
+def test_retention_by_count_drops_the_oldest(bench: Bench, state: State) -> None:
+    for n in range(5):
+        end(bench, f"j{n}", state)
+        bench.wait(1)
+    bench.configure(**{f"{state.value}_max": 2})
+    bench.trim()
+    assert [n for n in range(5) if bench.state(f"j{n}")] == [3, 4]
+
+
+@ENDS
+def test_retention_by_bytes_counts_what_is_kept(bench: Bench, state: State) -> None:
+    """Payloads of failed and cancelled jobs, kept payloads and results of succeeded ones."""
+    bench.configure(**{f"{state.value}_bytes": 100_000})
+    for n in range(5):
+        end(bench, f"j{n}", state, payload=b"x" * 40_000, keep_payload=True)
+        bench.wait(1)
+    bench.trim()
+    assert [n for n in range(5) if bench.state(f"j{n}")] == [3, 4]
+    bench.run(calls.delete(bench.keys, ["j3", "j4"], now=bench.now))
+    assert int(bench.redis.hget(bench.key("totals"), f"bytes:{state.value}")) == 0
+
+
+def test_a_big_result_counts_and_a_dropped_payload_does_not(bench: Bench) -> None:
+    bench.add("a", payload=b"x" * 50_000)
+    bench.finish(*bench.take(), result=b'"' + b"y" * 1998 + b'"')
+    assert bench.field("a", "payload") is None
+    assert int(bench.redis.hget(bench.key("totals"), "bytes:succeeded")) == 2000
+
+
+def test_finish_trims_about_as_much_as_it_adds(bench: Bench) -> None:
+    """Without any janitor the set stays near its cap."""
+    bench.configure(succeeded_max=1000)
+    for n in range(30):
+        bench.add(*(f"c{n}j{i}" for i in range(50)))
+        bench.finish(*bench.take(most=50))
+        bench.wait(1)
+    assert bench.redis.zcard(bench.key("succeeded")) <= 1000 + 16
+
+
+def test_a_results_own_time_to_live_ends_it_before_retention(bench: Bench) -> None:
+    """A job with a short result_ttl behind one with a long life is not kept by it."""
+    bench.add("long")
+    bench.finish(*bench.take())
+    bench.add("short", result_ttl_ms=MINUTE)
+    bench.finish(*bench.take())
+    bench.wait(MINUTE)
+    assert bench.expire()[1] == 1
+    assert (bench.state("long"), bench.state("short")) == (State.SUCCEEDED, None)
+    assert bench.add("short", check=True) == ["EXISTS"]
+
+
+def test_retention_leaves_nothing_of_a_result_that_was_to_live_longer(bench: Bench) -> None:
+    bench.add("a", result_ttl_ms=365 * DAY)
+    bench.finish(*bench.take())
+    bench.wait(DAY + 1)
+    bench.trim()
+    assert not bench.redis.exists(bench.key("expiring"))
+
+
+def test_history_and_log_go_with_their_job(bench: Bench) -> None:
+    bench.add("a")
+    (job,) = bench.take()
+    bench.run(calls.log(bench.keys, "w1", [(job.ulid, job.fence, b"{}")], now=bench.now))
+    bench.fail(job, max_attempts=1)
+    bench.run(calls.delete(bench.keys, ["a"], now=bench.now))
+    assert not bench.redis.exists(bench.keys.history("a"), bench.keys.log("a"))
+
+
+def test_squeeze_drops_in_the_stated_order(bench: Bench) -> None:
+    """Memory is short: succeeded, then cancelled, then failed, then stubs."""
+    for state in (State.SUCCEEDED, State.CANCELLED, State.FAILED):
+        end(bench, state.value, state, digest="d")
+    gone = []
+    for squeeze in (1, 2, 3):
+        bench.trim(squeeze=squeeze)
+        gone.append({s for s in ("succeeded", "cancelled", "failed") if bench.state(s) is None})
+    assert gone == [{"succeeded"}, {"succeeded", "cancelled"}, {"succeeded", "cancelled", "failed"}]
+    bench.wait(1)
+    bench.trim(squeeze=4)
+    assert not [name for name in bench.dump() if name.startswith(("job:", "stubs:"))]
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def test_eight_thousand_and_one_due_jobs_are_promoted(bench: Bench) -> None:
+    """unpack() fails near 8,000 values."""
+    jobs = [f"j{i:05d}" for i in range(8001)]
+    for at in range(0, 8001, 1000):
+        bench.add(*jobs[at : at + 1000], run_at_ms=int(bench.now) + SECOND)
+    bench.wait(2 * SECOND)
+    assert bench.promote(limit=10_000) == 8001
+    assert len(bench.line()) == 8001
+    assert not bench.redis.exists(bench.key("scheduled"))
+
+
+def test_two_thousand_jobs_of_a_dead_worker_are_reaped_in_pages(bench: Bench) -> None:
+    jobs = [f"j{i:05d}" for i in range(2000)]
+    for at in (0, 1000):
+        bench.add(*jobs[at : at + 1000])
+        bench.wait(1)
+    for _ in range(2):
+        bench.take(most=1000)
+    bench.wait(LEASE + 1)
+    pages = 1
+    while bench.reap().more:
+        pages += 1
+    assert 10 <= pages <= 11
+    assert bench.line() == jobs
+    assert not bench.redis.exists(
+        bench.keys.processing("w1"), bench.keys.leases, bench.keys.holders
+    )
+    assert not bench.findings()
+
+
+def test_purge_of_a_type_gets_past_a_page_of_other_types(bench: Bench) -> None:
+    bench.add(*(f"other{i}" for i in range(30)), job_type="other", delay_ms=HOUR)
+    bench.add(*(f"mine{i}" for i in range(30)), delay_ms=2 * HOUR)
+    done, pages, page = 0, 0, 1
+    while page:
+        n, page = bench.run(
+            calls.purge(
+                bench.keys, [State.SCHEDULED], job_type=TYPE, limit=10, page=page, now=bench.now
+            )
+        )
+        done, pages = done + n, pages + 1
+    assert (done, pages) == (30, 7)
+    assert bench.states(f"other{i}" for i in range(30)) == {State.SCHEDULED}
+
+
+def test_purge_says_why(bench: Bench) -> None:
+    bench.add("a")
+    bench.run(calls.purge(bench.keys, [State.QUEUED], now=bench.now))
+    assert (bench.state("a"), bench.field("a", "reason")) == (State.CANCELLED, "purged")
+
+
+# --- ends of patience -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("counter", "event"), [("crashes", "crashed"), ("lost", "lost")])
+def test_a_job_that_kills_its_workers_ends_failed(bench: Bench, counter: Any, event: str) -> None:
+    bench.add("a")
+    for n in range(3):
+        assert bench.take(f"w{n}")
+        bench.reap(targets=[(f"w{n}", counter, "killed")], max_crashes=3, max_lost=3)
+    assert bench.state("a") == State.FAILED
+    history = bench.redis.lrange(bench.keys.history("a"), 0, -1)
+    assert [f'"event":"{event}"'.encode() in line for line in history] == [True] * 3
+
+
+def test_a_suspect_is_told_to_whoever_claims_it(bench: Bench) -> None:
+    bench.add("a")
+    bench.take("w1")
+    bench.crash("w1")
+    (job,) = bench.take("w2")
+    assert (job.crashes, job.suspect) == (1, True)
+
+
+def test_handing_back_and_snoozing_burn_nothing(bench: Bench) -> None:
+    bench.add("a")
+    for _ in range(5):
+        bench.release(*bench.take())
+    bench.snooze(*bench.take(), delay_ms=SECOND)
+    bench.wait(SECOND)
+    (job,) = bench.take()
+    assert (job.attempts, job.failures, job.crashes, job.lost) == (7, 0, 0, 0)
+
+
+def test_a_broken_set_of_leases_stops_reaping_loudly(bench: Bench) -> None:
+    bench.redis.set(bench.keys.leases, "x")
+    with pytest.raises(BrokenKey):
+        bench.reap()
+
+
+def test_the_end_of_a_watched_job_is_published_once(bench: Bench) -> None:
+    bench.add("a")
+    bench.run(calls.watch(bench.keys, ["a"], now=bench.now))
+    with bench.redis.pubsub() as channel:
+        channel.subscribe(bench.keys.done_channel("a"))
+        channel.get_message(timeout=1)
+        (job,) = bench.take()
+        bench.finish(job)
+        bench.finish(job)
+        assert channel.get_message(timeout=1)["data"] == b"succeeded"
+        assert channel.get_message(timeout=0) is None
