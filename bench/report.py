@@ -128,7 +128,10 @@ def _number(value: float) -> str:
 
 
 def _machine() -> str:
-    return f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    load = os.getloadavg()[0]
+    return (
+        f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, load {load:.1f} before"
+    )
 
 
 def _with_verdicts(data: dict[str, Any], report: Report) -> dict[str, Any]:
