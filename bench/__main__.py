@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     plan = Plan(quick=given.quick, full=given.full)
     with rig() as probe:
         version = probe.version
-    report = Report(command=" ".join(["python -m bench", *arguments]), server=version)
+    report = Report(command=" ".join(["python -m bench", *_shown(given)]), server=version)
     print(f"{report.machine}; {report.server}; Python {report.python}")
     for name in given.names or MEASUREMENTS:
         section = MEASUREMENTS[name](plan)
@@ -54,6 +54,11 @@ def main(arguments: list[str]) -> int:
         shown = f"{figure.value:.2f} {figure.unit} ({figure.budget_text})"
         print(f"\nbudget missed: {figure.name} is {shown}")
     return 1 if report.missed else 0
+
+
+def _shown(given: argparse.Namespace) -> list[str]:
+    """What was asked for, without the name of a file on this machine."""
+    return [*given.names, *(f"--{flag}" for flag in ("quick", "full") if getattr(given, flag))]
 
 
 if __name__ == "__main__":
