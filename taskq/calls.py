@@ -229,7 +229,7 @@ def claim(
     """Takes up to ``most`` jobs of ``job_types``; ``most = 0`` only looks.
 
     ``call`` numbers this worker's claims, from 1 up. Send it again with the same number until an answer
-    arrives; only then use the next.
+    arrives; only then use the next. Raises ``BrokenKey`` when parsed: nothing was taken then.
     """
     fixed = (
         worker,
@@ -249,6 +249,8 @@ def _optional_int(value: Any) -> int | None:
 
 def _parse_claim(reply: Any) -> ClaimReply:
     status = _text(reply[0])
+    if status == "BROKEN_KEY":
+        raise BrokenKey(f"the key {_text(reply[1])!r} has the wrong type: run `taskq doctor`")
     if status != "OK":
         return ClaimReply(status)
     _, now, head, due, repeated, jobs = reply

@@ -1,11 +1,20 @@
 -- The waiting lines, one per job type. `score = eligible_at - priority * aging_ms`: lowest first.
--- line_depth() is the check before the write: false when the line cannot be written.
+-- line_depth() is the check before the write: false when the line, or the index that an empty one must be
+-- entered in, cannot be written.
 local depths, additions, added_types = {}, {}, {}
+local lines_count
+local function count_lines()
+  if lines_count == nil then
+    lines_count = redis.pcall('SCARD', prefix .. 'lines')
+    if type(lines_count) ~= 'number' then lines_count = false end
+  end
+  return lines_count
+end
 local function line_depth(job_type)
   local depth = depths[job_type]
   if depth == nil then
     depth = redis.pcall('ZCARD', prefix .. 'ready:' .. job_type)
-    if type(depth) ~= 'number' then depth = false end
+    if type(depth) ~= 'number' or (depth == 0 and not count_lines()) then depth = false end
     depths[job_type] = depth
   end
   return depth

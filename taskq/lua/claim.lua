@@ -72,6 +72,7 @@ if not PAUSED and known_type_count > 0 then
     if not paused[name] then wanted[#wanted + 1] = name end
   end
   local waiting = #wanted > 0 and redis.pcall('SMISMEMBER', prefix .. 'lines', unpack(wanted)) or {}
+  if waiting.err then return { 'BROKEN_KEY', 'lines' } end
   local active = {}
   for i = 1, #wanted do if waiting[i] == 1 then active[#active + 1] = wanted[i] end end
   -- A share each, and one more where that saves another look: the head of what is left is answered too.

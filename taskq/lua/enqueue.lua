@@ -33,15 +33,9 @@ local function known(key, id, options)
   return nil
 end
 
-local type_count
 local function type_allowed(job_type, have)
   if have > 0 or additions[job_type] then return true end
-  if type_count == nil then
-    type_count = redis.pcall('SCARD', prefix .. 'lines')
-    if type(type_count) ~= 'number' then type_count = false end
-  end
-  if not type_count then return false end
-  return type_count + #added_types < 1000 or redis.call('SISMEMBER', prefix .. 'lines', job_type) == 1
+  return count_lines() + #added_types < 1000 or redis.call('SISMEMBER', prefix .. 'lines', job_type) == 1
 end
 
 -- The live holder of a unique key, or nil. A lock whose holder is gone or over is stale: taken over.
@@ -66,7 +60,7 @@ local function store(i, id, job_type, payload, priority, options)
   end
   local have = line_depth(job_type)
   if not have then return 'BROKEN_KEY' end
-  if not type_allowed(job_type, have) then return type_count and 'TOO_MANY_TYPES' or 'BROKEN_KEY' end
+  if not type_allowed(job_type, have) then return 'TOO_MANY_TYPES' end
   if max_depth > 0 and depth >= max_depth then return 'FULL' end
   local at = NOW + (i - 1) / 2048
   local due = options.run_at_ms
