@@ -418,7 +418,8 @@ def test_a_broken_container_never_leaves_half_a_move(bench: Bench, name: str, se
         except BrokenKey:
             words = {"BROKEN_KEY"}
         if words and words <= {"BROKEN_KEY", "BROKEN"}:
-            assert bench.dump() == dump
+            # A claim finds `lines` broken after it has promoted, which is a whole move of its own.
+            assert bench.dump() == dump or (name, call.script.name) == ("lines", "claim")
         assert set(bench.findings(*made)) <= known
 
 
@@ -472,6 +473,44 @@ def test_an_end_that_cannot_be_recorded_leaves_the_run_as_it_is(bench: Bench, st
         assert bench.snooze(job) == ["BROKEN"]
         assert bench.release(job) == ["BROKEN"]
     assert bench.dump() == dump
+
+
+@pytest.mark.parametrize("name", ["lines", "leases", "holders", "dead", "processing:w1"])
+def test_a_claim_that_cannot_be_written_takes_nothing(bench: Bench, name: str) -> None:
+    """The worker asks again, with the same number, until the key is repaired."""
+    bench.add("a")
+    bench.redis.set(bench.key(name), "of the wrong type")
+    for _ in range(2):
+        with pytest.raises(BrokenKey, match=name.partition(":")[0]):
+            bench.claim(call=1)
+    bench.redis.delete(bench.key(name))
+    bench.redis.sadd(bench.keys.lines, TYPE)
+    assert ids(bench.claim(call=1).jobs) == ["a"]
+
+
+@pytest.mark.parametrize("how", ["enqueue", "promote", "release", "reap", "retry"])
+def test_nothing_is_put_into_a_line_that_no_index_would_show(bench: Bench, how: str) -> None:
+    bench.add("a", delay_ms=SECOND if how == "promote" else None)
+    if how != "promote":
+        (job,) = bench.take()
+    if how == "retry":
+        bench.fail(job, max_attempts=1)
+    bench.wait(LEASE + 1)
+    bench.redis.set(bench.keys.lines, "of the wrong type")
+    match how:
+        case "enqueue":
+            assert bench.add("b") == ["BROKEN_KEY"]
+        case "promote":
+            assert bench.promote() == 0
+        case "release":
+            assert bench.release(job) == ["BROKEN"]
+        case "reap":
+            assert bench.reap().jobs == 0
+        case _:
+            assert bench.retry("a") == ["BROKEN"]
+    assert bench.line() == []
+    bench.redis.delete(bench.keys.lines)
+    assert not bench.findings("a")
 
 
 def test_a_broken_mark_of_the_dead_is_not_a_verdict(bench: Bench) -> None:
