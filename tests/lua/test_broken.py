@@ -115,11 +115,12 @@ def test_other_exits_let_the_nine_go(bench: Bench, breakage: Breakage, end: str)
     bench.add(*TEN)
     jobs = bench.take(most=10)
     breakage(bench, BAD)
-    send, state = {
+    exits: dict[str, tuple[Callable[..., list[str]], State]] = {
         "fail": (bench.fail, State.RETRYING),
         "release": (bench.release, State.QUEUED),
         "snooze": (bench.snooze, State.SCHEDULED),
-    }[end]
+    }
+    send, state = exits[end]
     words = dict(zip(TEN, send(*jobs), strict=True))
     assert {words[u] for u in GOOD} == {state.name}
     assert words[BAD] in (state.name, "BROKEN", "GONE")

@@ -305,7 +305,7 @@ def test_an_edit_of_priority_moves_a_job_by_the_difference(
 ) -> None:
     emptied(bench).configure(aging_ms=aging_ms)
     bench.add("a", priority=before)
-    place = bench.score("a")
+    place = bench.score("a") or 0.0
     bench.wait(MINUTE)
     assert bench.edit("a", priority=after) == "OK"
     assert bench.score("a") == pytest.approx(place - (after - before) * aging_ms, abs=TICK / 2)
