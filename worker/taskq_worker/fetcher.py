@@ -48,6 +48,8 @@ class Fetcher:
         self._free = free
         self._start_jobs = start_jobs
         self._lost_id = lost_id
+        # Half of the slots a call: the server works on one half while this process runs the other.
+        self._chunk = max(10, -(-free() // 2))
         self._heads = {seat.queue: UNKNOWN for seat in seats}
         self._dues: dict[str, float] = {}
         self._throttle = Throttle(logger)
@@ -100,7 +102,8 @@ class Fetcher:
 
     async def _claim(self, seat: Seat, upper: float | None, most: int | None = None) -> None:
         worker = seat.worker
-        most = self._free() if most is None else most
+        if most is None:
+            most = min(self._free(), self._chunk)
         if worker is None or self.stopping:
             return
         if most > 0:
