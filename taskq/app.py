@@ -4,8 +4,8 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import (
@@ -276,6 +276,12 @@ class TaskQ:
             weakref.WeakKeyDictionary()
         )
         self._sync: SyncClient | None = None
+        self._connect: Callable[[], AsyncClient] = lambda: AsyncClient.from_url(
+            self.settings.redis_url, self.settings.namespace
+        )
+        self._connect_sync: Callable[[], SyncClient] = lambda: SyncClient.from_url(
+            self.settings.redis_url, self.settings.namespace
+        )
 
     # --- registration ---------------------------------------------------------------------------
 
@@ -449,8 +455,7 @@ class TaskQ:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
-            client = AsyncClient.from_url(self.settings.redis_url, self.settings.namespace)
-            self._clients[loop] = client
+            client = self._clients[loop] = self._connect()
         return client
 
     def sync_client(self) -> SyncClient:
@@ -458,8 +463,21 @@ class TaskQ:
         self._forget_after_fork()
         with self._lock:
             if self._sync is None:
-                self._sync = SyncClient.from_url(self.settings.redis_url, self.settings.namespace)
+                self._sync = self._connect_sync()
             return self._sync
+
+    @contextmanager
+    def connecting_by(
+        self, connect: Callable[[], AsyncClient], connect_sync: Callable[[], SyncClient]
+    ) -> Iterator[None]:
+        """For ``taskq.testing``: within, clients are made by these, and those made before are left alone."""
+        before = self._connect, self._connect_sync, self._clients, self._sync
+        self._connect, self._connect_sync = connect, connect_sync
+        self._clients, self._sync = weakref.WeakKeyDictionary(), None
+        try:
+            yield
+        finally:
+            self._connect, self._connect_sync, self._clients, self._sync = before
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
