@@ -142,6 +142,13 @@ class Inspector:
             raise JobNotFound(job_id)
         return job
 
+    async def errors(self, jobs: Sequence[Job]) -> list[dict[str, Any] | None]:
+        """What the last attempts of listed jobs left; the rows of a list do not carry it."""
+        replies = await self._store.pipeline(
+            [("HGET", self._store.keys.queue(job.queue).job(job.ulid), "error") for job in jobs]
+        )
+        return [_error(reply) for reply in replies]
+
     async def workers(self) -> list[WorkerInfo]:
         """Workers that were seen lately."""
         return await Registry(self._store, ttl_seconds=60).workers()
@@ -214,6 +221,14 @@ class Inspector:
             for (first, length), tally in zip(spans, tallies, strict=True)
         )
         return _summary(queue, spans[0][0] * 60_000, now, tallies, points)
+
+
+def _error(reply: Any) -> dict[str, Any] | None:
+    try:
+        error = json.loads(reply) if isinstance(reply, bytes) else None
+    except ValueError:
+        return None
+    return error if isinstance(error, dict) else None
 
 
 def unserved(info: QueueInfo, workers: Iterable[WorkerInfo]) -> list[str]:

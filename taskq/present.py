@@ -157,3 +157,32 @@ def _latency(latency: Latency | None) -> dict[str, float] | None:
     if latency is None:
         return None
     return {"count": latency.count, "p50": latency.p50, "p95": latency.p95, "p99": latency.p99}
+
+
+def timeline(job: Job) -> list[dict[str, Any]]:
+    """What became of a job, oldest first: ``at`` (RFC 3339), ``event``, and what is known besides.
+
+    An ordinary job has only the times of its hash; what left the ordinary path stands in its history.
+    """
+    events: list[tuple[float, int, dict[str, Any]]] = []
+
+    def add(ms: float | None, event: str, rank: int, **details: Any) -> None:
+        if ms is not None:
+            events.append((ms, rank, {"at": rfc3339(ms), "event": event, **details}))
+
+    add(job.created_at, "created", 0)
+    if job.eligible_at != job.created_at:
+        add(job.eligible_at, "due", 1)
+    add(job.started_at, "started", 2, attempt=job.attempts, worker=job.worker)
+    told = set()
+    for line in job.history:
+        at = line.get("at")
+        if isinstance(at, (int, float)):
+            told.add(at)
+            events.append((at, 3, _line(line)))
+    if job.finished_at not in told:
+        add(job.finished_at, job.state.value, 4)
+    if job.finished_at is None:
+        add(job.expires_at, "expires", 5)
+    # What happened within one millisecond comes in the order in which it can happen.
+    return [event for _, _, event in sorted(events, key=lambda known: known[:2])]

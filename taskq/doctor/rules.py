@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from taskq.server import ServerReport
-from taskq.states import TERMINAL, State
+from taskq.states import TERMINAL
 
 Severity = Literal["error", "warning", "info"]
 Lifetime = Literal["for good", "for a time", "either"]
@@ -127,7 +127,10 @@ def judge_key(kinds: Mapping[str, Kind], name: str, of_type: str, ttl: int) -> l
 def misplaced(
     name: str, state: str | None, of_type: str | None, worker: str | None, stub: str | None
 ) -> str | None:
-    """What is wrong about a job with these fields standing in this container."""
+    """What is wrong about a job with these fields standing in this container.
+
+    Only what ``calls.check`` cannot see: it looks a job up where its fields point, not everywhere.
+    """
     kind, _, rest = name.partition(":")
     if kind == "stubs":
         if state is None or (stub and state == rest):
@@ -135,16 +138,12 @@ def misplaced(
         return f"stands in {name}, but its job is {state} and would be deleted as a stub"
     if state is None or stub:
         return f"stands in {name}, but there is no such job"
-    if kind == "ready":
-        right = state == State.QUEUED and of_type == rest
-    elif kind in ("processing", "cancelling"):
-        right = state == State.RUNNING and (kind == "cancelling" or worker == rest)
-    else:
-        right = state == kind
-    if right:
-        return None
-    of_worker = f" under {worker}" if state == State.RUNNING else ""
-    return f"stands in {name}, but is a {state} job of type {of_type}{of_worker}"
+    if kind == "ready" and of_type != rest:
+        return f"stands in {name}, but is a {state} job of type {of_type}"
+    if kind == "processing" and worker != rest:
+        of_worker = f"one of {worker}" if worker else "no run of anybody"
+        return f"stands in {name}, but is {state} and {of_worker}"
+    return None
 
 
 def judge_worker(now: float, held: int, lease: Any, holder: int, death: Any) -> list[Verdict]:

@@ -182,7 +182,7 @@ PLANTED: dict[str, tuple[Callable[[Bench, dict[str, str]], object], str]] = {
     ),
     "a running job in the list of another": (
         lambda q, i: q.redis.rpush(q.key("processing:w9"), i["running"]),
-        "stands in processing:w9, but is a running job of type mail under w1",
+        "stands in processing:w9, but is running and one of w1",
     ),
     "a job that is not a hash": (
         lambda q, i: (

@@ -1,0 +1,256 @@
+"""``taskq jobs``: looks at jobs, cancels them, retries dead letters."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from taskq import calls
+from taskq.cli.options import connection_options, cursor_options, json_option, run
+from taskq.cli.tables import age, dump, echo_json, note, plain, shorten, table
+from taskq.client import cancel_outcome
+from taskq.errors import TaskqError
+from taskq.ids import split_id
+from taskq.inspector import STATE_ORDER, Inspector, JobPage, unserved
+from taskq.model import Job
+from taskq.present import decoded, job_to_dict, timeline
+from taskq.registry import now_ms
+from taskq.states import State
+from taskq.store import AsyncStore
+
+FIRST_JOB = 'submit the first job with: taskq submit print \'{"message":"hi"}\''
+PAGES = 20
+"""Pages that a list with a filter looks through before it asks to go on."""
+SHOWN = 2000
+
+
+@click.group()
+def jobs() -> None:
+    """List, show, cancel and retry jobs."""
+
+
+@jobs.command("list")
+@click.option("--state", "states", multiple=True, type=click.Choice([s.value for s in STATE_ORDER]))
+@click.option("--queue", metavar="NAME")
+@click.option("--type", "job_type", metavar="TYPE", default="")
+@cursor_options
+@json_option
+@connection_options
+def list_jobs(
+    states: Sequence[str],
+    queue: str | None,
+    job_type: str,
+    limit: int,
+    cursor: str | None,
+    as_json: bool,
+    redis_url: str | None,
+    namespace: str | None,
+) -> None:
+    """List jobs: waiting ones next to run first, ended ones newest first."""
+    wanted = [State(state) for state in states] or list(STATE_ORDER)
+
+    async def action(store: AsyncStore) -> JobPage:
+        look = Inspector(store)
+        if queue is not None:
+            await look.queue(queue)
+        return await pages(look, queue, wanted, job_type, limit, cursor)
+
+    page = run(redis_url, namespace, action)
+    if as_json:
+        echo_json(page_to_dict(page))
+        return
+    if not page.jobs and page.cursor is None:
+        narrowed = queue is not None or bool(states) or job_type != "" or cursor is not None
+        click.echo("no such jobs" if narrowed else f"no jobs yet; {FIRST_JOB}")
+        return
+    if page.jobs:
+        click.echo(jobs_table(page.jobs))
+    more(page)
+
+
+async def pages(
+    look: Inspector,
+    queue: str | None,
+    states: Sequence[State],
+    job_type: str,
+    limit: int,
+    cursor: str | None,
+) -> JobPage:
+    """Up to ``limit`` jobs out of as many pages as it takes, within bounds."""
+    found: list[Job] = []
+    looked = 0
+    for _ in range(PAGES):
+        page = await look.jobs(
+            queue=queue, states=states, job_type=job_type, limit=limit - len(found), cursor=cursor
+        )
+        found += page.jobs
+        looked += page.looked
+        cursor = page.cursor
+        if cursor is None or len(found) >= limit:
+            break
+    return JobPage(tuple(found), looked, cursor)
+
+
+def page_to_dict(page: JobPage) -> dict[str, Any]:
+    return {
+        "jobs": [job_to_dict(job, full=False) for job in page.jobs],
+        "looked": page.looked,
+        "cursor": page.cursor,
+    }
+
+
+def jobs_table(found: Sequence[Job]) -> str:
+    now = now_ms()
+    headers = ("ID", "TYPE", "STATE", "PRIORITY", "ATTEMPTS", "CREATED", "DUE", "ENDED", "WORKER")
+    rows = [
+        (
+            job.id,
+            job.job_type,
+            f"{job.state} (stopping)" if job.cancel_requested else job.state,
+            job.priority,
+            job.attempts,
+            age(job.created_at, now),
+            age(job.eligible_at, now) if (job.eligible_at or 0) > now else "-",
+            age(job.finished_at, now),
+            job.worker,
+        )
+        for job in found
+    ]
+    return table(headers, rows)
+
+
+def more(page: JobPage) -> None:
+    if page.cursor is not None:
+        note(f"looked at {page.looked}; there may be more: the same with --cursor {page.cursor}")
+
+
+@jobs.command("show")
+@click.argument("job_id", metavar="ID")
+@json_option
+@connection_options
+def show(job_id: str, as_json: bool, redis_url: str | None, namespace: str | None) -> None:
+    """Show all that is kept of a job, with its timeline."""
+
+    async def action(store: AsyncStore) -> tuple[Job, str | None]:
+        look = Inspector(store)
+        job = await look.job(job_id)
+        return job, None if as_json else await _why_waiting(look, job)
+
+    job, why = run(redis_url, namespace, action)
+    if as_json:
+        echo_json(job_to_dict(job))
+    else:
+        _show(job, why)
+
+
+async def _why_waiting(look: Inspector, job: Job) -> str | None:
+    if job.state is not State.QUEUED:
+        return None
+    info = await look.queue(job.queue)
+    if info.settings.get("paused") == "1":
+        return f"queue {job.queue} is paused: taskq queues resume {job.queue}"
+    if job.job_type in info.settings.get("paused_types", "").split():
+        return f"the type is paused: taskq queues resume {job.queue} --type {job.job_type}"
+    if job.job_type in unserved(info, await look.workers()):
+        return f"no live worker runs this type: taskq worker -q {job.queue}"
+    return None
+
+
+def _show(job: Job, why: str | None) -> None:
+    rows: list[tuple[str, object]] = [
+        ("id", job.id),
+        ("type", job.job_type),
+        ("state", f"{job.state} (asked to stop)" if job.cancel_requested else job.state),
+        ("waits", why),
+        ("reason", job.reason),
+        ("priority", job.priority),
+        (
+            "attempts",
+            f"{job.attempts} ({job.failures} failures, {job.crashes} crashes, {job.lost} lost)",
+        ),
+        ("unique key", job.unique_key),
+        ("worker", job.worker),
+        ("retry of", job.retried_from),
+        ("progress", job.progress and dump(job.progress)),
+        ("payload", _value(job.payload)),
+        ("result", _value(job.result)),
+        ("error", job.error and dump(job.error)),
+    ]
+    for name, value in rows:
+        if value is not None:
+            click.echo(f"{name:<11} {shorten(value, SHOWN)}")
+    click.echo("timeline")
+    for event in timeline(job):
+        details = {k: v for k, v in event.items() if k not in ("at", "event") and v is not None}
+        shown = f"  {dump(details)}" if details else ""
+        click.echo(f"  {event['at']}  {plain(event['event'])}{plain(shown)}")
+    if job.log:
+        click.echo("log")
+        for line in job.log:
+            click.echo(f"  {plain(dump(line))}")
+
+
+def _value(data: bytes | None) -> str | None:
+    return None if data is None else dump(decoded(data))
+
+
+@jobs.command("cancel")
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+@connection_options
+def cancel(job_ids: Sequence[str], redis_url: str | None, namespace: str | None) -> None:
+    """Cancel jobs; running ones are asked to stop."""
+
+    async def one(store: AsyncStore, job_id: str) -> str:
+        queue, ulid = split_id(job_id)
+        ((word, state),) = await store.run(calls.cancel(store.keys.queue(queue), [ulid]))
+        running = cancel_outcome(job_id, word, state) is State.RUNNING
+        return "asked to stop" if running else "cancelled"
+
+    each(redis_url, namespace, job_ids, one)
+
+
+@jobs.command("retry")
+@click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+@connection_options
+def retry(job_ids: Sequence[str], redis_url: str | None, namespace: str | None) -> None:
+    """Put failed jobs back in line, with a clean count of failures."""
+    each(redis_url, namespace, job_ids, retry_one)
+
+
+async def retry_one(store: AsyncStore, job_id: str) -> str:
+    queue, ulid = split_id(job_id)
+    ((word, detail),) = await store.run(calls.retry(store.keys.queue(queue), [(ulid, "")]))
+    if word != "QUEUED":
+        raise TaskqError(f"job {job_id} {retry_refusal(queue, word, detail)}")
+    return "queued again"
+
+
+def retry_refusal(queue: str, word: str, detail: str | None) -> str:
+    """Why a job was not retried, in words."""
+    reasons = {
+        "NOT_FOUND": "never existed or is no longer kept",
+        "WRONG_STATE": f"is {detail}: only failed jobs can be retried",
+        "UNIQUE": f"cannot be retried while {queue}:{detail} holds its unique key",
+    }
+    return reasons.get(word, "has a broken key: run `taskq doctor`")
+
+
+def each(redis_url: str | None, namespace: str | None, job_ids: Sequence[str], one: Any) -> None:
+    """Does ``one`` to every id, says what became of each, and exits 1 when some were refused."""
+    for job_id in job_ids:
+        split_id(job_id)
+
+    async def action(store: AsyncStore) -> int:
+        refused = 0
+        for job_id in job_ids:
+            try:
+                click.echo(f"{job_id}  {await one(store, job_id)}")
+            except TaskqError as error:
+                if error.code.startswith("redis_"):
+                    raise
+                note(f"error: {error}")
+                refused += 1
+        return refused
+
+    if run(redis_url, namespace, action):
+        raise click.exceptions.Exit(1)

@@ -1,0 +1,98 @@
+"""Options that every command shares, and how a command gets its connection."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+from taskq.client import SyncClient
+from taskq.errors import Unavailable
+from taskq.keys import Keys
+from taskq.settings import Settings, load_settings, mask_url
+from taskq.store import AsyncStore
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., Any])
+
+RETRY_SECONDS = 1.0
+"""A person waits at the other end: say soon that Redis does not answer."""
+
+
+def connection_options(command: F) -> F:
+    """Adds ``--redis-url`` and ``--namespace``; both beat the environment."""
+    for option in (
+        click.option(
+            "--namespace", metavar="NAME", help="First part of every key (TASKQ_NAMESPACE)."
+        ),
+        click.option("--redis-url", metavar="URL", help="The server (TASKQ_REDIS_URL)."),
+    ):
+        command = option(command)
+    return command
+
+
+def json_option(command: F) -> F:
+    """Adds ``--json``."""
+    return click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")(command)
+
+
+def cursor_options(command: F) -> F:
+    """Adds ``--limit`` and ``--cursor``."""
+    for option in (
+        click.option("--cursor", metavar="TEXT", help="Go on where the last page ended."),
+        click.option(
+            "--limit",
+            type=click.IntRange(1, 1000),
+            default=50,
+            show_default=True,
+            help="Rows at most.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def run(
+    redis_url: str | None, namespace: str | None, action: Callable[[AsyncStore], Awaitable[T]]
+) -> T:
+    """Does ``action`` over a connection of its own. Raises ``Unavailable`` that says what to do."""
+    settings = load_settings(redis_url=redis_url, namespace=namespace)
+    try:
+        return asyncio.run(_with_store(settings, action))
+    except Unavailable as error:
+        raise unreachable(error, settings) from error
+
+
+@contextlib.contextmanager
+def sync_client(redis_url: str | None, namespace: str | None) -> Iterator[SyncClient]:
+    """A client that waits without an event loop, so that Ctrl-C ends the wait at once."""
+    settings = load_settings(redis_url=redis_url, namespace=namespace)
+    client = SyncClient.from_url(
+        settings.redis_url, settings.namespace, retry_seconds=RETRY_SECONDS
+    )
+    try:
+        yield client
+    except Unavailable as error:
+        raise unreachable(error, settings) from error
+    finally:
+        client.close()
+
+
+async def _with_store(settings: Settings, action: Callable[[AsyncStore], Awaitable[T]]) -> T:
+    store = AsyncStore.from_url(
+        settings.redis_url, Keys(settings.namespace), retry_seconds=RETRY_SECONDS
+    )
+    try:
+        return await action(store)
+    finally:
+        await store.close()
+
+
+def unreachable(error: Unavailable, settings: Settings) -> Unavailable:
+    """The same error with the address and what to do about it."""
+    where = mask_url(settings.redis_url)
+    if error.reason in ("connection", "timeout"):
+        todo = "start it, or name another with --redis-url or TASKQ_REDIS_URL"
+        return Unavailable(f"{error} (tried {where}): {todo}", reason=error.reason)
+    return Unavailable(f"{error} (at {where})", reason=error.reason)

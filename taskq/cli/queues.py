@@ -1,0 +1,232 @@
+"""``taskq queues``: looks at queues, pauses, purges and sets them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from taskq import calls
+from taskq.cli.jobs import FIRST_JOB
+from taskq.cli.options import connection_options, json_option, run
+from taskq.cli.tables import age, echo_json, plain, table
+from taskq.errors import InvalidInput
+from taskq.ids import check_job_type, check_queue
+from taskq.inspector import Inspector, unserved
+from taskq.model import QueueInfo
+from taskq.present import queue_to_dict
+from taskq.states import WAITING, State
+from taskq.store import AsyncStore
+
+COLUMNS = ("queued", "running", "scheduled", "retrying", "failed", "succeeded", "cancelled")
+PURGEABLE = sorted(state.value for state in WAITING)
+
+
+@click.group()
+def queues() -> None:
+    """List, show, pause, purge and set queues."""
+
+
+@queues.command("list")
+@json_option
+@connection_options
+def list_queues(as_json: bool, redis_url: str | None, namespace: str | None) -> None:
+    """List all queues with the number of their jobs by state."""
+    infos = run(redis_url, namespace, lambda store: Inspector(store).queues())
+    if as_json:
+        echo_json({"queues": [queue_to_dict(info) for info in infos]})
+    elif not infos:
+        click.echo(f"no queues yet; {FIRST_JOB}")
+    else:
+        rows = [(i.name, *(i.counts[c] for c in COLUMNS), _paused(i)) for i in infos]
+        click.echo(table(("QUEUE", *(c.upper() for c in COLUMNS), "PAUSED"), rows))
+
+
+def _paused(info: QueueInfo) -> str:
+    if info.settings.get("paused") == "1":
+        return "yes"
+    return info.settings.get("paused_types", "").replace(" ", ",")
+
+
+@queues.command("show")
+@click.argument("queue")
+@json_option
+@connection_options
+def show(queue: str, as_json: bool, redis_url: str | None, namespace: str | None) -> None:
+    """Show a queue: its jobs by state, its waiting lines and its settings."""
+
+    async def action(store: AsyncStore) -> tuple[QueueInfo, list[str]]:
+        look = Inspector(store)
+        info = await look.queue(queue)
+        return info, unserved(info, await look.workers())
+
+    info, alone = run(redis_url, namespace, action)
+    document = queue_to_dict(info)
+    for line in document["types"]:
+        line["served"] = line["job_type"] not in alone
+    if as_json:
+        echo_json(document)
+        return
+    paused = ", paused" if document["paused"] else ""
+    click.echo(f"queue {plain(info.name)}{paused}")
+    click.echo(table(("STATE", "JOBS"), document["counts"].items()))
+    _show_lines(info, alone)
+    if info.counts["quarantined"]:
+        click.echo(f"\n{info.counts['quarantined']} broken items are set aside: run taskq doctor")
+    if info.settings:
+        click.echo()
+        click.echo(table(("SETTING", "VALUE"), sorted(info.settings.items())))
+
+
+def _show_lines(info: QueueInfo, alone: Sequence[str]) -> None:
+    if not info.types:
+        return
+    paused = info.settings.get("paused_types", "").split()
+    rows = [
+        (
+            line.job_type,
+            line.waiting,
+            age(line.head_since, info.now),
+            "paused"
+            if line.job_type in paused
+            else "no live worker runs it"
+            if line.job_type in alone
+            else "",
+        )
+        for line in info.types
+    ]
+    click.echo()
+    click.echo(table(("TYPE", "WAITING", "SINCE", "NOTE"), rows))
+
+
+@queues.command("pause")
+@click.argument("queue")
+@click.option("--type", "job_type", metavar="TYPE", help="Only jobs of this type.")
+@connection_options
+def pause(queue: str, job_type: str | None, redis_url: str | None, namespace: str | None) -> None:
+    """Stop handing out jobs of a queue; running ones go on and submissions are taken."""
+    run(redis_url, namespace, lambda store: _set_paused(store, queue, job_type, True))
+    click.echo(f"paused: {queue if job_type is None else f'{job_type} of {queue}'}")
+
+
+@queues.command("resume")
+@click.argument("queue")
+@click.option("--type", "job_type", metavar="TYPE", help="Only jobs of this type.")
+@connection_options
+def resume(queue: str, job_type: str | None, redis_url: str | None, namespace: str | None) -> None:
+    """Hand out jobs of a paused queue again."""
+    still = run(redis_url, namespace, lambda store: _set_paused(store, queue, job_type, False))
+    click.echo(f"resumed: {queue if job_type is None else f'{job_type} of {queue}'}")
+    if still:
+        click.echo(f"still paused: {', '.join(still)}")
+
+
+async def _set_paused(
+    store: AsyncStore, queue: str, job_type: str | None, paused: bool
+) -> list[str]:
+    """Answers what is paused besides."""
+    info = await Inspector(store).queue(queue)
+    types = set(info.settings.get("paused_types", "").split())
+    changes: dict[str, Any]
+    if job_type is None:
+        changes = {"paused": paused}
+    else:
+        check_job_type(job_type)
+        types = types | {job_type} if paused else types - {job_type}
+        changes = {"paused_types": sorted(types)}
+    await store.run(calls.configure(store.keys.queue(queue), changes))
+    whole = info.settings.get("paused") == "1" and job_type is not None
+    return sorted(types) + ([f"the whole queue {queue}"] if whole else [])
+
+
+@queues.command("purge")
+@click.argument("queue")
+@click.option(
+    "--state",
+    "states",
+    multiple=True,
+    type=click.Choice(PURGEABLE),
+    help="Only jobs of this state; may be given several times.",
+)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@connection_options
+def purge(
+    queue: str, states: Sequence[str], yes: bool, redis_url: str | None, namespace: str | None
+) -> None:
+    """Cancel the waiting jobs of a queue (queued, scheduled and retrying ones)."""
+    wanted = [State(state) for state in states or PURGEABLE]
+    info = run(redis_url, namespace, lambda store: Inspector(store).queue(queue))
+    waiting = sum(info.counts[state] for state in wanted)
+    confirm(queue, f"cancel {waiting} waiting jobs of queue {queue}", yes)
+
+    async def action(store: AsyncStore) -> int:
+        purged = 0
+        while True:
+            done, more = await store.run(calls.purge(store.keys.queue(queue), wanted))
+            purged += done
+            if not more:
+                return purged
+
+    click.echo(f"{run(redis_url, namespace, action)} jobs cancelled")
+
+
+def confirm(name: str, what: str, yes: bool) -> None:
+    """Asks to type the name before something that cannot be undone. Raises when it is not typed."""
+    if yes:
+        return
+    click.echo(f"this will {what}; it cannot be undone", err=True)
+    try:
+        typed = click.prompt(
+            "type the queue's name to go on", err=True, default="", show_default=False
+        )
+    except click.Abort:
+        typed = ""
+    if typed != name:
+        raise click.ClickException("not confirmed, nothing was changed (--yes goes without asking)")
+
+
+@queues.command("set")
+@click.argument("queue")
+@click.argument("pairs", metavar="KEY=VALUE...", nargs=-1, required=True)
+@click.option("--create", is_flag=True, help="Make the queue if there is none of this name.")
+@connection_options
+def set_queue(
+    queue: str,
+    pairs: Sequence[str],
+    create: bool,
+    redis_url: str | None,
+    namespace: str | None,
+) -> None:
+    """Set a queue's settings; KEY= without a value goes back to the default."""
+    check_queue(queue)
+    changes = dict(_setting(pair) for pair in pairs)
+    calls.check_settings(changes)
+
+    async def action(store: AsyncStore) -> QueueInfo:
+        look = Inspector(store)
+        if create:
+            await store.know_queue(queue)
+        await look.queue(queue)
+        await store.run(calls.configure(store.keys.queue(queue), changes))
+        return await look.queue(queue)
+
+    info = run(redis_url, namespace, action)
+    for name in changes:
+        click.echo(f"{name} = {plain(info.settings.get(name, '(default)'))}")
+
+
+def _setting(pair: str) -> tuple[str, Any]:
+    """``max_depth=10`` -> ``("max_depth", 10)``; no value is None, which clears it."""
+    name, sign, text = pair.partition("=")
+    if not sign:
+        raise InvalidInput(f"{pair!r} is not KEY=VALUE", field="settings")
+    if text == "":
+        return name, None
+    if name == "paused":
+        words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+        return name, words.get(text.lower(), text)
+    if name == "paused_types":
+        return name, [word for word in text.split(",") if word]
+    try:
+        return name, int(text)
+    except ValueError:
+        return name, text
