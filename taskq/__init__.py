@@ -9,7 +9,7 @@
 'add'
 """
 
-from taskq.app import BoundTask, JobHandle, RegisteredTask, SubmitOptions, TaskQ
+from taskq.app import BoundTask, CallNext, JobHandle, RegisteredTask, SubmitOptions, TaskQ
 from taskq.context import Cancel, Context, Retry, Snooze
 from taskq.errors import (
     JobCancelled,
@@ -28,6 +28,7 @@ from taskq.states import State
 __all__ = [
     "Backoff",
     "BoundTask",
+    "CallNext",
     "Cancel",
     "Context",
     "Job",
