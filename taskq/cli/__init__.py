@@ -12,6 +12,7 @@ from taskq.cli.jobs import jobs
 from taskq.cli.queues import queues
 from taskq.cli.status import doctor, stats, workers
 from taskq.cli.submit import submit
+from taskq.lifeline import follow_parent
 
 
 @click.group(cls=TaskqGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -21,6 +22,7 @@ def main() -> None:
 
     Every command takes --redis-url and --namespace, which beat TASKQ_REDIS_URL and TASKQ_NAMESPACE.
     """
+    follow_parent()
 
 
 for _command in (dead, doctor, jobs, queues, stats, submit, workers):

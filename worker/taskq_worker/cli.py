@@ -10,7 +10,6 @@ import click
 from taskq.errors import Unavailable
 from taskq.janitor import Janitor
 from taskq.keys import Keys
-from taskq.lifeline import follow_parent
 from taskq.server import check_server, raise_if_unsafe
 from taskq.settings import Settings, load_settings
 from taskq.store import AsyncStore
@@ -92,7 +91,6 @@ def worker(
     log_level: str | None,
 ) -> None:
     """Run jobs until SIGTERM or Ctrl-C."""
-    follow_parent()
     settings = load_settings(
         redis_url=redis_url, namespace=namespace, grace_seconds=grace, log_level=log_level
     )

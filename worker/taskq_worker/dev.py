@@ -175,7 +175,7 @@ Try, in another terminal:
   curl {url}/jobs/<id>        the id is in the first answer
   curl {url}/queues           what waits, runs and failed
 
-  TASKQ_REDIS_URL={server.url} .venv/bin/taskq jobs list
+  TASKQ_REDIS_URL=unix://{socket_path} .venv/bin/taskq jobs list
   redis-cli -s {socket_path} keys '*'        everything is readable there
 
 Ctrl-C stops it; the jobs stay.

@@ -1,0 +1,165 @@
+"""The README stays true: its commands are run as typed (on a free port), its code and links compared."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.workers import COMMAND, until
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text()
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+
+
+def curls() -> list[str]:
+    return [
+        line for block in blocks("sh") for line in block.splitlines() if line.startswith("curl")
+    ]
+
+
+class Dev:
+    """``taskq dev`` over the example application, as the README starts it, on a free port."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            self.port = probe.getsockname()[1]
+        self.process = self.start()
+
+    def start(self) -> "subprocess.Popen[bytes]":
+        starts = self.text().count("taskq is up")
+        with (self.folder / "dev.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-c", COMMAND, "dev", "-A", "hello:app", "--port", str(self.port)],
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                env={k: v for k, v in os.environ.items() if not k.startswith("TASKQ_")},
+                start_new_session=True,
+            )
+        until(
+            lambda: self.text().count("taskq is up") > starts or process.poll() is not None,
+            40,
+            "it is up",
+        )
+        assert process.poll() is None, self.text()
+        return process
+
+    def text(self) -> str:
+        log = self.folder / "dev.log"
+        return log.read_text() if log.exists() else ""
+
+    def shell(self, command: str) -> str:
+        command = command.replace("localhost:8000", f"localhost:{self.port}")
+        done = subprocess.run(
+            ["bash", "-c", command], capture_output=True, text=True, timeout=30, check=True
+        )
+        return done.stdout
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"http://localhost:{self.port}{path}", timeout=10) as answer:
+            return json.load(answer)
+
+    def stop(self) -> float:
+        began = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(15) == 0, self.text()
+        return time.monotonic() - began
+
+
+@pytest.fixture(scope="module")
+def dev(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dev]:
+    folder = tmp_path_factory.mktemp("dev")
+    shutil.copy(ROOT / "examples" / "hello.py", folder)
+    dev = Dev(folder)
+    yield dev
+    if dev.process.poll() is None:
+        dev.stop()
+
+
+def test_first_curl_prints_its_message(dev: Dev) -> None:
+    job = json.loads(dev.shell(curls()[0]))
+    until(lambda: dev.get(f"/jobs/{job['id']}")["state"] == "succeeded", 15, "the job succeeds")
+    assert "\nHello from scheduler\n" in dev.text()
+
+
+def test_reading_curls_answer(dev: Dev) -> None:
+    job = json.loads(dev.shell(curls()[0]))
+    shown = [command for command in curls() if " -X POST " not in command]
+    assert len(shown) == 3
+    for command in shown:
+        assert json.loads(dev.shell(command.replace("<id>", job["id"])))
+
+
+def test_http_call_fails_with_a_reason_and_retries(dev: Dev) -> None:
+    """Without a way out, it retries with growing delays and says why."""
+    job = json.loads(dev.shell(next(c for c in curls() if "http_call" in c)))
+
+    def settled() -> Any:
+        shown = dev.get(f"/jobs/{job['id']}")
+        done = shown["state"] == "succeeded" or shown["failures"] >= 2
+        return shown if done else None
+
+    shown = until(settled, 40, "it succeeds, or has failed twice")
+    if shown["state"] != "succeeded":
+        assert "example.com" in shown["error"]["message"]
+        assert shown["state"] in ("retrying", "queued", "running")
+
+
+def test_own_task_from_the_command_line(dev: Dev) -> None:
+    environment = {**os.environ, "TASKQ_REDIS_URL": f"unix://{dev.folder}/.taskq/valkey.sock"}
+    if not (dev.folder / ".taskq" / "valkey.sock").exists():
+        pytest.fail("the socket that the README names is not there")
+    out = subprocess.run(
+        [sys.executable, "-c", COMMAND, "submit", "greet", '{"name": "Ada"}', "--wait"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "Hello Ada" in out.stdout, out.stderr
+
+
+def test_jobs_are_known_after_a_restart(dev: Dev) -> None:
+    job = json.loads(dev.shell(curls()[0]))
+    until(lambda: dev.get(f"/jobs/{job['id']}")["state"] == "succeeded", 15, "the job succeeds")
+    assert dev.stop() < 5
+    dev.process = dev.start()
+    assert dev.get(f"/jobs/{job['id']}")["state"] == "succeeded"
+
+
+def test_example_is_the_one_in_the_folder() -> None:
+    example = (ROOT / "examples" / "hello.py").read_text()
+    assert blocks("python")[0].strip() in example
+
+
+def test_links_lead_somewhere() -> None:
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+        for link in re.findall(r"\]\((?!http)([^)#]+)", page.read_text()):
+            assert (page.parent / link).exists(), f"{page.name} -> {link}"
+
+
+def test_make_help_lists_every_target() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    targets = set(re.findall(r"^([a-z][a-z-]*):", makefile, re.MULTILINE))
+    out = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    assert {"help", "venv", "run", "test", "check", "bench"} <= targets
+    for target in targets:
+        assert re.search(rf"\b{target}\b", out), target
