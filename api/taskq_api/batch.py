@@ -11,10 +11,14 @@ from taskq.client import AsyncClient, chunks, refusal, submit_specs
 from taskq.errors import TaskqError, Unavailable
 from taskq.ids import join_id
 from taskq.model import Enqueued, JobSpec
+from taskq.tasks import TaskOptions
 from taskq_api.errors import Refused, describe, document, invalid
 from taskq_api.schemas import BatchItem
 
 Problem = dict[str, Any]
+
+DEFAULTS = TaskOptions()
+"""What a submission gets where it says nothing; the task's own options are the worker's to know."""
 
 
 def _refused(problem: Problem) -> dict[str, Any]:
@@ -70,6 +74,7 @@ class Batch:
             wanted.job_type,
             codec.dumps(wanted.payload),
             wanted.options(wanted.idempotency_key),
+            DEFAULTS,
             key_owner=self._owner,
         )
         calls.check_spec(spec)

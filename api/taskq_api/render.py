@@ -83,16 +83,17 @@ def job_body(job: Job) -> bytes:
 
 def timeline(job: Job) -> tuple[dict[str, Any], ...]:
     """The history with the ordinary events put in: only what is unusual is written down as it happens."""
-    events = [_line(line) for line in job.history]
-    told = {event.get("at") for event in events}
-    for at, event in (
-        (job.created_at, "created"),
-        (job.started_at, "started"),
-        (job.finished_at, job.state.value),
-    ):
-        # The end of a job is often in its history already, in better words.
-        if at is not None and not (event == job.state.value and at in told):
-            events.append({"at": at, "event": event})
+    told = [_line(line) for line in job.history]
+    # In the order that holds within one millisecond.
+    events = [
+        {"at": at, "event": event}
+        for at, event in ((job.created_at, "created"), (job.started_at, "started"))
+        if at is not None
+    ]
+    events += told
+    # The end of a job is often in its history already, in better words.
+    if job.finished_at is not None and job.finished_at not in {line.get("at") for line in told}:
+        events.append({"at": job.finished_at, "event": job.state.value})
     return tuple(sorted(events, key=_at))
 
 
@@ -106,7 +107,7 @@ def _at(event: dict[str, Any]) -> float:
 
 
 def stored_job(queue: str, spec: JobSpec, outcome: Enqueued) -> Job:
-    """The job that a submission has just stored, without asking for it.
+    """The job that a submission has just stored, without asking for it; its payload is left out.
 
     Times are by this process's clock; the stored ones are by Redis's.
     """
@@ -119,23 +120,21 @@ def stored_job(queue: str, spec: JobSpec, outcome: Enqueued) -> Job:
         job_type=spec.job_type,
         state=outcome.state or State.QUEUED,
         priority=spec.priority,
-        payload=spec.payload,
         max_attempts=spec.max_attempts,
         timeout_ms=spec.timeout_ms,
         unique_key=spec.unique,
         created_at=now,
         eligible_at=now if due is None else max(due, now),
         expires_at=None if spec.expires_ms is None else now + spec.expires_ms,
+        history=({"at": now, "event": "created"},),
     )
 
 
-def new_job_body(job: Job) -> bytes:
-    """The same as ``job_body`` for a job that was just stored: nothing of it needs a look."""
-    fields = job_to_dict(
-        replace(job, payload=None, history=({"at": job.created_at, "event": "created"},))
-    )
+def stored_job_body(job: Job, payload: bytes) -> bytes:
+    """``stored_job`` with its payload, which was made here and needs no look."""
+    fields = job_to_dict(job)
     del fields["payload"]
-    return encode(fields)[:-1] + b',"payload":%s}' % (job.payload or b"null")
+    return encode(fields)[:-1] + b',"payload":%s}' % payload
 
 
 def result_body(job: Job) -> bytes:

@@ -15,16 +15,16 @@ from taskq.model import Job as StoredJob
 from taskq.present import job_to_dict
 from taskq.states import TERMINAL, State
 from taskq_api.auth import OWNER
-from taskq_api.batch import Batch
-from taskq_api.deps import Services, job_place, parse, read_json, services, stopping
+from taskq_api.batch import DEFAULTS, Batch
+from taskq_api.deps import Services, end, job_place, parse, read_json, services, stopping
 from taskq_api.docs import BODY, REDIS, answers, body
 from taskq_api.render import (
     encode,
     job_body,
     json_response,
-    new_job_body,
     result_body,
     stored_job,
+    stored_job_body,
 )
 from taskq_api.schemas import (
     BatchAnswer,
@@ -76,6 +76,7 @@ async def submit_job(request: Request) -> Response:
         wanted.job_type,
         codec.dumps(wanted.payload),
         wanted.options(request.headers.get("idempotency-key")),
+        DEFAULTS,
         key_owner=request.scope.get(OWNER, ""),
     )
     outcome = await its.client.submit(queue, spec)
@@ -85,7 +86,7 @@ async def submit_job(request: Request) -> Response:
     # Without a key only a repeat of this very call can have stored it: that is news to the client.
     if spec.check and not outcome.created:
         return await _answer_job(its, job, headers)
-    return json_response(new_job_body(job), 201, headers)
+    return json_response(stored_job_body(job, spec.payload), 201, headers)
 
 
 async def _answer_job(
@@ -95,7 +96,7 @@ async def _answer_job(
     try:
         job = await its.inspector.job(known.id)
     except JobNotFound:
-        job = replace(known, stub=True, payload=None)
+        job = replace(known, stub=True, payload=None, history=())
     return json_response(job_body(job), 200, headers)
 
 
@@ -183,16 +184,15 @@ async def job_result(
 
 async def _wait(request: Request, job_id: str, seconds: float) -> None:
     """Waits for the job's end, but not longer than the process lives."""
-    ended = asyncio.ensure_future(services(request).client.wait(job_id, seconds))
-    stop = asyncio.ensure_future(stopping(request).wait())
+    ended = asyncio.create_task(services(request).client.wait(job_id, seconds))
+    stop = asyncio.create_task(stopping(request).wait())
     try:
         await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        ended.cancel()
-        stop.cancel()
-        outcome, _ = await asyncio.gather(ended, stop, return_exceptions=True)
-    if isinstance(outcome, Exception):
-        raise outcome
+        await end(stop)
+        await end(ended)
+    if not ended.cancelled():
+        ended.result()  # raises what went wrong
 
 
 @router.post(

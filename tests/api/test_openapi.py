@@ -1,0 +1,74 @@
+"""The document says all that the routes do."""
+
+import re
+from typing import Any
+
+import pytest
+
+import taskq.errors
+from taskq.calls import SETTINGS
+from taskq.settings import load_settings
+from taskq.states import State
+from taskq_api.app import create_app
+from taskq_api.errors import CODES
+from taskq_api.schemas import SETTING_TEXTS
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return create_app(load_settings()).openapi()
+
+
+def test_every_error_of_the_library_has_a_status() -> None:
+    for error in vars(taskq.errors).values():
+        if isinstance(error, type) and issubclass(error, taskq.errors.TaskqError):
+            assert error.code in CODES
+
+
+def test_every_operation_is_described(document: dict[str, Any]) -> None:
+    operations = [
+        (f"{method} {path}", operation)
+        for path, methods in document["paths"].items()
+        for method, operation in methods.items()
+    ]
+    assert {name for name, _ in operations} >= {
+        "post /jobs", "get /jobs", "post /jobs/batch", "get /jobs/{job_id}", "get /jobs/{job_id}/result",
+        "post /jobs/{job_id}/cancel", "post /jobs/{job_id}/retry", "get /queues", "get /queues/{queue}",
+        "patch /queues/{queue}", "get /workers", "get /job-types", "get /health", "get /ready",
+    }  # fmt: skip
+    for name, operation in operations:
+        assert operation["tags"], name
+        assert operation["description"], name
+        assert any(status.startswith("4") for status in operation["responses"]), name
+        for status, answer in operation["responses"].items():
+            kind = "application/problem+json" if status >= "4" else "application/json"
+            assert set(answer["content"]) == {kind}, (name, status)
+
+
+def test_every_field_is_described(document: dict[str, Any]) -> None:
+    for name, schema in document["components"]["schemas"].items():
+        for field, about in schema.get("properties", {}).items():
+            assert about.get("description"), f"{name}.{field}"
+    assert SETTING_TEXTS.keys() == SETTINGS.keys()
+
+
+def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for name in re.findall(r"#/components/schemas/(\w+)", str(document)):
+        assert name in schemas
+
+
+def test_shows_the_body_of_a_submission(document: dict[str, Any]) -> None:
+    post = document["paths"]["/jobs"]["post"]
+    content = post["requestBody"]["content"]["application/json"]
+    assert content["schema"]["$ref"].endswith("/JobRequest")
+    request = document["components"]["schemas"]["JobRequest"]
+    assert request["required"] == ["job_type"]
+    assert request["additionalProperties"] is False
+    assert request["examples"]
+    assert [parameter["name"] for parameter in post["parameters"]] == ["Idempotency-Key"]
+    assert {"201", "200", "400", "409", "413", "415", "422", "429", "503"} <= set(post["responses"])
+
+
+def test_knows_the_states(document: dict[str, Any]) -> None:
+    assert document["components"]["schemas"]["State"]["enum"] == [state.value for state in State]

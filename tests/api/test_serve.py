@@ -1,0 +1,150 @@
+"""``taskq api`` as a process: how it starts, refuses to start, and stops."""
+
+import json
+import os
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Callable
+from importlib.metadata import entry_points
+from typing import Any
+
+import httpx
+import pytest
+
+from taskq.embedded import EmbeddedServer
+
+
+def refused(command: list[str], **env: str) -> str:
+    """The one line that a process says which does not start."""
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+    )
+    assert done.returncode == 1, done.stderr
+    lines = [line for line in done.stderr.splitlines() if line.startswith("Error: ")]
+    assert len(lines) == 1
+    assert "Traceback" not in done.stderr
+    return lines[0]
+
+
+@pytest.fixture
+def command() -> Callable[..., list[str]]:
+    import sys
+
+    return lambda *a: [sys.executable, "-c", "from taskq_api.cli import api; api()", *a]
+
+
+def test_is_found_as_a_command() -> None:
+    found = {point.name: point.value for point in entry_points(group="taskq.commands")}
+    assert found["api"] == "taskq_api.cli:api"
+
+
+def test_serves_what_the_readme_types(redis_url: str, start_api: Any) -> None:
+    process = start_api("--redis-url", redis_url)
+    url = f"http://localhost:{process.port}"
+    body = b'{"job_type":"print","priority":10,"payload":{"message":"Hello from scheduler"}}'
+    post = ["curl", "-sS", "-X", "POST", f"{url}/jobs", "-H", "Content-Type: application/json"]
+    job = json.loads(subprocess.check_output([*post, "-d", body.decode()]))
+    assert job["state"] == "queued"
+    shown = json.loads(subprocess.check_output(["curl", "-sS", f"{url}/jobs/{job['id']}"]))
+    assert shown["payload"] == {"message": "Hello from scheduler"}
+    assert json.loads(subprocess.check_output(["curl", "-sS", f"{url}/health"]))["status"] == "ok"
+    assert process.stop() == 0
+
+
+def test_flags_beat_the_environment(
+    redis_url: str, start_api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TASKQ_REDIS_URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("TASKQ_NAMESPACE", "mine")
+    process = start_api("--redis-url", redis_url)
+    httpx.post(f"{process.url}/jobs", json={"job_type": "echo"}).raise_for_status()
+    import redis
+
+    with redis.Redis.from_url(redis_url) as client:
+        assert client.exists("mine:queues")
+
+
+def test_starts_without_redis_and_says_so(start_api: Any) -> None:
+    process = start_api("--redis-url", "redis://app:sesame-7391@127.0.0.1:1/0")
+    said = "".join(process.lines)
+    assert "not reachable" in said
+    assert "sesame" not in said
+    assert httpx.get(f"{process.url}/health").status_code == 200
+    assert httpx.get(f"{process.url}/ready").status_code == 503
+
+
+def test_stops_within_its_bound_while_a_client_waits(redis_url: str, start_api: Any) -> None:
+    process = start_api("--redis-url", redis_url)
+    job = httpx.post(f"{process.url}/jobs", json={"job_type": "echo"}).json()
+    with socket.create_connection(("127.0.0.1", process.port), timeout=10) as client:
+        path = f"/jobs/{job['id']}/result?wait=60"
+        client.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        httpx.get(f"{process.url}/health")  # the one before was read too by now
+        process.popen.terminate()
+        assert client.recv(100).startswith(b"HTTP/1.1 202")
+        assert process.popen.wait(10) == 0
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_refuses_a_huge_body_without_reading_it(
+    redis_url: str, start_api: Any, chunked: bool
+) -> None:
+    process = start_api("--redis-url", redis_url)
+    how = "Transfer-Encoding: chunked" if chunked else "Content-Length: 600000000"
+    head = (
+        f"POST /jobs HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{how}\r\n\r\n"
+    )
+    block = b"x" * 1_000_000
+    piece = b"%x\r\n%s\r\n" % (len(block), block) if chunked else block
+    with socket.create_connection(("127.0.0.1", process.port), timeout=20) as client:
+        client.sendall(head.encode() + piece * 3)
+        answer = client.recv(100_000)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        while client.recv(100_000):
+            pass  # and then it hangs up
+    assert httpx.get(f"{process.url}/health").status_code == 200
+
+
+def test_a_client_that_only_sends_gets_its_answer(redis_url: str, start_api: Any) -> None:
+    process = start_api("--redis-url", redis_url)
+    request = urllib.request.Request(
+        f"{process.url}/jobs", b"x" * 50_000_000, {"Content-Type": "application/json"}
+    )
+    with pytest.raises(urllib.error.HTTPError) as caught:
+        urllib.request.urlopen(request, timeout=20)
+    assert caught.value.code == 413
+    caught.value.close()
+
+
+def test_refuses_a_port_in_use(redis_url: str, command: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = refused(command("--port", str(port), "--redis-url", redis_url))
+    assert f"port {port} on 127.0.0.1 is in use" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--host", "0.0.0.0"), "TASKQ_API_KEYS"),
+        (("--host", "::"), "TASKQ_API_KEYS"),
+        (("--port", "70000"), "TASKQ_API_PORT"),
+        (("--log-level", "loud"), "TASKQ_LOG_LEVEL"),
+        (("--namespace", "{x}"), "TASKQ_NAMESPACE"),
+        (("--redis-url", "http://x"), "TASKQ_REDIS_URL"),
+    ],
+)
+def test_refuses_wrong_settings(command: Any, arguments: tuple[str, ...], words: str) -> None:
+    assert words in refused(command(*arguments))
+
+
+def test_refuses_an_address_that_is_not_here(redis_url: str, command: Any) -> None:
+    arguments = ("--host", "203.0.113.1", "--port", "0", "--redis-url", redis_url)
+    assert "203.0.113.1" in refused(command(*arguments), TASKQ_API_KEYS="k")
+
+
+def test_refuses_a_server_that_evicts(command: Any) -> None:
+    with EmbeddedServer(config={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
+        said = refused(command("--port", "0", "--redis-url", server.url))
+    assert "noeviction" in said
