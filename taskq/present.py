@@ -4,11 +4,12 @@ Times are RFC 3339 in UTC with milliseconds, durations are seconds, payloads and
 that was stored (integers exact).
 """
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from taskq import codec
 from taskq.calls import SETTINGS
+from taskq.errors import InvalidInput
 from taskq.inspector import Latency, Statistics, TypeStatistics
 from taskq.model import Job, QueueInfo
 from taskq.registry import WorkerInfo
@@ -29,12 +30,13 @@ def rfc3339(ms: float | None) -> str | None:
 
 
 def decoded(data: bytes | None) -> Any:
-    """Stored JSON as a value. What is not JSON (a foreign hand wrote it) comes as text."""
+    """Stored JSON as a value. What every reader would not understand alike (a foreign hand wrote it)
+    comes as text."""
     if data is None:
         return None
     try:
-        return json.loads(data)
-    except ValueError:
+        return codec.loads(data, max_bytes=len(data))
+    except InvalidInput:
         return data.decode(errors="replace")
 
 

@@ -71,11 +71,16 @@ def _table(jobs: Sequence[Job], errors: Sequence[dict[str, object] | None]) -> s
             job.job_type,
             job.attempts,
             age(job.finished_at, now),
-            shorten(f"{error.get('type')}: {error.get('message')}", 80) if error else job.reason,
+            _died_of(error) if error else job.reason,
         )
         for job, error in zip(jobs, errors, strict=True)
     ]
     return table(("ID", "TYPE", "ATTEMPTS", "FAILED", "ERROR"), rows)
+
+
+def _died_of(error: dict[str, object]) -> str:
+    message = error.get("message")
+    return shorten(f"{error.get('type')}: {message}" if message else error.get("type"), 80)
 
 
 @dead.command("retry")

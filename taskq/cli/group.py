@@ -93,9 +93,9 @@ def _load(name: str) -> click.Command | None:
     except ImportError as error:
         if os.environ.get("TASKQ_DEBUG") == "1":
             raise
-        raise click.ClickException(_why_not(name, error)) from error
+        raise TaskqError(_why_not(name, error)) from error
     if not isinstance(command, click.Command):
-        raise click.ClickException(f"taskq {name} cannot be loaded: {entry.value} is no command")
+        raise TaskqError(f"taskq {name} cannot be loaded: {entry.value} is no command")
     return command
 
 

@@ -9,7 +9,7 @@ from taskq import calls
 from taskq.cli.jobs import FIRST_JOB
 from taskq.cli.options import connection_options, json_option, run
 from taskq.cli.tables import age, echo_json, plain, table
-from taskq.errors import InvalidInput
+from taskq.errors import InvalidInput, TaskqError
 from taskq.ids import check_job_type, check_queue
 from taskq.inspector import Inspector, unserved
 from taskq.model import QueueInfo
@@ -181,7 +181,7 @@ def confirm(name: str, what: str, yes: bool) -> None:
     except click.Abort:
         typed = ""
     if typed != name:
-        raise click.ClickException("not confirmed, nothing was changed (--yes goes without asking)")
+        raise TaskqError("not confirmed, nothing was changed (--yes goes without asking)")
 
 
 @queues.command("set")

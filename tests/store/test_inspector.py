@@ -280,3 +280,5 @@ def test_a_payload_that_a_foreign_hand_wrote_is_shown_as_text() -> None:
     assert job is not None
     assert job_to_dict(replace(job, result=b"{"))["result"] == "{"
     assert job_to_dict(job)["payload"] == "\ufffd{"
+    for odd in (b"NaN", b"[" * 5000 + b"]" * 5000):
+        assert job_to_dict(replace(job, payload=odd))["payload"] == odd.decode()
