@@ -63,17 +63,16 @@ def dumps(
 
 def loads(data: bytes | str, *, what: str = "payload", max_bytes: int = MAX_BYTES) -> Any:
     """The value of strict JSON text; raises like ``dumps``."""
-    _check_size(len(data), what, max_bytes)
     try:
-        text = data.decode() if isinstance(data, bytes) else data
+        raw = data.encode() if isinstance(data, str) else data
+        _check_size(len(raw), what, max_bytes)
+        text = raw.decode()
         if text.count("[") + text.count("{") > MAX_DEPTH:
             _check_depth(text, what)
         value = _DECODER.decode(text)
-        # A lone surrogate can only come from an escape, or from a str that holds one already.
+        # By now a lone surrogate can only come from an escape.
         if _SURROGATE_ESCAPE.search(text):
             _ENCODER.encode(value).encode()
-        if isinstance(data, str):
-            data.encode()
     except UnicodeDecodeError:
         raise InvalidPayload(f"{what} is not UTF-8", field=what) from None
     except UnicodeEncodeError:
@@ -94,7 +93,14 @@ def plain(value: Any) -> Any:
     Raises ``TypeError``, ``ValueError``.
     """
     if isinstance(value, _PLAIN_TYPES) or dataclasses.is_dataclass(value):
-        return to_jsonable_python(value)
+        return to_jsonable_python(value, fallback=_path)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def _path(value: Any) -> str:
+    """Pure paths, which pydantic does not know."""
+    if isinstance(value, pathlib.PurePath):
+        return str(value)
     raise TypeError(f"a {type(value).__name__} has no JSON form")
 
 
