@@ -481,10 +481,11 @@ class TaskQ:
 
     def _forget_after_fork(self) -> None:
         if self._pid != os.getpid():
-            self._pid = os.getpid()
             self._lock = threading.Lock()
             self._clients = weakref.WeakKeyDictionary()
             self._sync = None
+            # Last, so that no other thread of the child takes what is the parent's for its own.
+            self._pid = os.getpid()
 
     async def close(self) -> None:
         """Closes the connections of the running event loop, and those of sync code."""

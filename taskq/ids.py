@@ -10,6 +10,7 @@ import os
 import re
 import threading
 import time
+import weakref
 
 from taskq.errors import InvalidInput
 
@@ -81,22 +82,35 @@ class UlidFactory:
     """
 
     def __init__(self) -> None:
+        self._start_anew()
+        _factories.add(self)
+
+    def _start_anew(self) -> None:
+        # A new lock too: another thread may have held the old one at the moment of a fork.
         self._lock = threading.Lock()
         self._last_ms = -1
         self._random = 0
-        self._pid = os.getpid()
 
     def __call__(self) -> str:
         now_ms = time.time_ns() // 1_000_000
         with self._lock:
-            pid = os.getpid()
-            if now_ms > self._last_ms or pid != self._pid:
-                self._last_ms, self._pid = max(now_ms, self._last_ms), pid
+            if now_ms > self._last_ms:
+                self._last_ms = now_ms
                 # The top bit stays free, so that counting up within a millisecond cannot overflow.
                 self._random = int.from_bytes(os.urandom(10), "big") >> 1
             else:
                 self._random += 1
             return _encode((self._last_ms << 80) | self._random)
+
+
+def _start_anew_after_fork() -> None:
+    for factory in list(_factories):
+        factory._start_anew()
+
+
+_factories: weakref.WeakSet[UlidFactory] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):  # not on Windows, where nothing forks
+    os.register_at_fork(after_in_child=_start_anew_after_fork)
 
 
 def deterministic_ulid(*parts: str) -> str:
