@@ -94,7 +94,10 @@ def _submit_options(options: SubmitKwargs) -> SubmitOptions:
 
 def run_at_ms(when: datetime) -> int:
     """A point in time as ms since the epoch. Raises ``InvalidInput`` when it has no time zone."""
-    if when.tzinfo is None or when.utcoffset() is None:
+    given: object = when
+    if not isinstance(given, datetime):
+        raise InvalidInput(f"run_at must be a datetime, not {given!r}", field="run_at")
+    if when.utcoffset() is None:
         raise InvalidInput("run_at needs a time zone offset, such as +00:00", field="run_at")
     return round(when.timestamp() * 1000)
 
@@ -225,13 +228,11 @@ class RegisteredTask(Task[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Just calls the function (a coroutine function answers its coroutine)."""
         name = self.parameters.context_name
-        if (
-            name is not None
-            and name not in kwargs
-            and not any(isinstance(a, Context) for a in args)
-        ):
-            return self.func(*args, **{**kwargs, name: Context.detached(self.name)})
-        return self.func(*args, **kwargs)
+        if name is None or name in kwargs or any(isinstance(a, Context) for a in args):
+            return self.func(*args, **kwargs)
+        return self.func(
+            **{name: Context.detached(self.name)}, **self.parameters.named(args, kwargs)
+        )
 
     def options(self, **options: Unpack[SubmitKwargs]) -> BoundTask[P, R]:
         """Options apart from arguments; see ``SubmitOptions``. Raises ``InvalidInput``."""

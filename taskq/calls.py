@@ -134,8 +134,9 @@ def check_spec(spec: JobSpec, max_bytes: int = MAX_BYTES) -> None:
         ("timeout", spec.timeout_ms, 0, TEN_YEARS_MS),
         ("result_ttl", spec.result_ttl_ms, 0, TEN_YEARS_MS),
     ):
-        if value is not None and not low <= value <= high:
-            raise InvalidInput(f"{field} is out of range ({low} to {high})", field=field)
+        number: object = value
+        if number is not None and (type(number) is not int or not low <= number <= high):
+            raise InvalidInput(f"{field} must be a whole number from {low} to {high}", field=field)
 
 
 def check_priority(priority: object) -> int:

@@ -213,6 +213,8 @@ class AsyncClient:
         until = None if timeout is None else loop.time() + timeout
         async with self._waiters.listen(keys.done_channel(ulid)) as ended:
             while True:
+                # Before the look: a notice that comes during it must wake the wait that follows.
+                ended.clear()
                 (state,) = await self.store.run(calls.watch(keys, [ulid]))
                 if state is None:
                     raise JobNotFound(job_id)

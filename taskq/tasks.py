@@ -11,7 +11,7 @@ from pydantic import ConfigDict, PydanticUserError, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from taskq import codec
-from taskq.calls import TEN_YEARS_MS, check_priority
+from taskq.calls import check_priority, delay_to_ms
 from taskq.context import Context
 from taskq.errors import ConfigError, InvalidInput
 from taskq.ids import check_job_type, check_queue
@@ -47,14 +47,15 @@ class TaskOptions:
     def __post_init__(self) -> None:
         check_queue(self.queue)
         check_priority(self.priority)
-        if isinstance(self.max_attempts, bool) or not 1 <= self.max_attempts <= 1_000_000:
+        attempts: object = self.max_attempts
+        if type(attempts) is not int or not 1 <= attempts <= 1_000_000:
             raise InvalidInput("max_attempts must be from 1 to 1,000,000", field="max_attempts")
+        if not isinstance(self.backoff, Backoff):
+            raise InvalidInput("backoff must be a taskq.Backoff", field="backoff")
         for name in ("timeout", "expires", "result_ttl"):
             value = getattr(self, name)
-            if value is not None and not 0 <= value <= TEN_YEARS_MS / 1000:
-                raise InvalidInput(
-                    f"{name} must be 0 to {TEN_YEARS_MS // 1000} seconds", field=name
-                )
+            if value is not None:
+                delay_to_ms(value, name)
         if self.executor not in (None, "async", "thread"):
             raise InvalidInput("executor must be 'async' or 'thread'", field="executor")
 
@@ -91,14 +92,14 @@ class Parameters:
         except Exception as error:
             raise ConfigError(f"the type hints of task {name!r} cannot be read: {error}") from error
         self.context_name: str | None = None
-        self.open_ended = False
+        self._rest_name: str | None = None
         fields: dict[str, Any] = {}
         for parameter in self.signature.parameters.values():
             hint = hints.get(parameter.name, Any)
             if _is_context(hint):
                 self.context_name = parameter.name
             elif parameter.kind is parameter.VAR_KEYWORD:
-                self.open_ended = True
+                self._rest_name = parameter.name
             elif parameter.kind in (parameter.VAR_POSITIONAL, parameter.POSITIONAL_ONLY):
                 raise ConfigError(
                     f"task {name!r}: parameter {parameter.name!r} has no name in a payload; "
@@ -114,11 +115,11 @@ class Parameters:
                 p for p in self.signature.parameters.values() if p.name != self.context_name
             ]
         )
-        self._adapter = self._make_adapter(name) if fields or self.open_ended else None
+        self._adapter = self._make_adapter(name) if fields or self._rest_name else None
 
     def _make_adapter(self, name: str) -> "TypeAdapter[dict[str, Any]]":
         config = ConfigDict(
-            extra="allow" if self.open_ended else "forbid", arbitrary_types_allowed=True
+            extra="allow" if self._rest_name else "forbid", arbitrary_types_allowed=True
         )
         shape: Any = _typed_dict(name, self._fields)
         shape.__pydantic_config__ = config
@@ -130,16 +131,17 @@ class Parameters:
     def dump(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Arguments of a submission as a JSON payload. Raises ``InvalidInput``."""
         try:
-            bound = self._bindable.bind(*args, **kwargs)
+            values = self.named(args, kwargs)
         except TypeError as error:
             raise InvalidInput(f"arguments do not fit the task: {error}", field="payload") from None
-        values = bound.arguments
-        if self.open_ended:
-            rest = next(
-                p.name for p in self._bindable.parameters.values() if p.kind is p.VAR_KEYWORD
-            )
-            values = {**values, **values.pop(rest, {})}
-        return codec.dumps(dict(values), default=codec.plain)
+        return codec.dumps(values, default=codec.plain)
+
+    def named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """All arguments by name, the context left out. Raises ``TypeError`` like a call."""
+        values = dict(self._bindable.bind(*args, **kwargs).arguments)
+        if self._rest_name is not None:
+            values.update(values.pop(self._rest_name, {}))
+        return values
 
     def load(self, payload: Any) -> dict[str, Any]:
         """Keyword arguments from a decoded payload. Raises ``InvalidInput`` naming each misfit."""
