@@ -2,42 +2,43 @@
 
 import json
 import logging
+import sys
 import time
 from typing import Any
 
 import click
 
-from taskq.errors import TaskqError
 from taskq.settings import Settings, load_settings
 from taskq_api.app import create_app
 from taskq_api.serve import run
 
 
-class _JsonLines(logging.Formatter):
+class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
-            "at": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
             + f".{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "logger": record.name,
+            "pid": record.process,
             "message": record.getMessage(),
         }
         if record.exc_info:
-            line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line)
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
 
 
-def _log(settings: Settings) -> None:
-    handler = logging.StreamHandler()
+def _configure_logging(settings: Settings) -> None:
+    """One line an event on stderr, in the form of the workers'."""
+    handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
-        _JsonLines()
+        _JsonFormatter()
         if settings.log_json
-        else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+        else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s[%(process)d]: %(message)s")
     )
-    root = logging.getLogger()
-    root.addHandler(handler)
-    root.setLevel(settings.log_level.upper())
-    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, root.level))
+    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
+    # Its news of every start and stop are ours to tell.
+    logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger().level))
 
 
 @click.command()
@@ -59,16 +60,13 @@ def api(
     TASKQ_NAMESPACE, TASKQ_LOG_LEVEL), which beats the default. Other addresses than loopback need
     TASKQ_API_KEYS.
     """
-    try:
-        settings = load_settings(
-            api_host=host,
-            api_port=port,
-            redis_url=redis_url,
-            namespace=namespace,
-            log_level=log_level,
-        )
-        app = create_app(settings)
-        _log(settings)
-        run(app, settings)
-    except TaskqError as error:
-        raise click.ClickException(str(error)) from None
+    settings = load_settings(
+        api_host=host,
+        api_port=port,
+        redis_url=redis_url,
+        namespace=namespace,
+        log_level=log_level,
+    )
+    app = create_app(settings)
+    _configure_logging(settings)
+    run(app, settings)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from fastapi import FastAPI
 
-from taskq.errors import ConfigError, Unavailable
+from taskq.errors import TaskqError, Unavailable
 from taskq.keys import Keys
 from taskq.server import check_server, raise_if_unsafe
 from taskq.settings import Settings, mask_url
@@ -23,8 +23,14 @@ GRACEFUL_SECONDS = 3
 CHECK_SECONDS = 5.0
 
 
+class BindError(TaskqError):
+    """The address cannot be listened on."""
+
+    code = "bind"
+
+
 def bind(host: str, port: int) -> list[socket.socket]:
-    """Sockets for every address of ``host``, all with one port. Raises ``ConfigError``, one line."""
+    """Sockets for every address of ``host``, all with one port. Raises ``BindError``, one line."""
     sockets: list[socket.socket] = []
     problem: OSError | None = None
     try:
@@ -42,7 +48,7 @@ def bind(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for opened in sockets:
             opened.close()
-        raise ConfigError(_bind_problem(host, port, error)) from None
+        raise BindError(_bind_problem(host, port, error)) from None
     return sockets
 
 
@@ -99,7 +105,7 @@ class _Server(uvicorn.Server):
 
 
 def run(app: FastAPI, settings: Settings) -> None:
-    """Serves until SIGINT or SIGTERM. Raises ``ConfigError`` for what keeps it from starting."""
+    """Serves until SIGINT or SIGTERM. Raises ``BindError``, ``UnsafeServerError``."""
     sockets = bind(settings.api_host, settings.api_port)
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:

@@ -113,7 +113,7 @@ class Process:
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-c", "from taskq_api.cli import api; api()", *arguments]
+    return [sys.executable, "-c", "from taskq.cli import main; main()", "api", *arguments]
 
 
 def start(*arguments: str) -> Process:
@@ -131,6 +131,12 @@ def start(*arguments: str) -> Process:
         if found:
             return Process(popen, int(found[1]), lines)
     raise AssertionError(f"it did not start: {lines}")
+
+
+@pytest.fixture(name="command")
+def _command() -> Callable[..., list[str]]:
+    """The words that run ``taskq api`` with arguments."""
+    return command
 
 
 @pytest.fixture
