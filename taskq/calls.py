@@ -658,8 +658,8 @@ def page(
 def _json_or_text(data: bytes) -> Any:
     try:
         return json.loads(data)
-    except ValueError:
-        return {"message": data.decode(errors="replace")}
+    except (ValueError, RecursionError):
+        return {"message": data[:10_000].decode(errors="replace")}
 
 
 def _parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job | None:
@@ -671,7 +671,11 @@ def _parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Jo
         raise BrokenKey(f"job {queue}:{ulid} is not readable: run `taskq doctor`")
 
     def number(name: str) -> int | None:
-        return int(float(f[name])) if name in f else None
+        try:
+            return int(float(f[name])) if name in f else None
+        except (ValueError, OverflowError):
+            # Spoilt by hand: the rest of the job is shown all the same, and doctor names the field.
+            return None
 
     def text(name: str) -> str | None:
         return f[name].decode(errors="replace") if name in f else None

@@ -48,7 +48,8 @@ class WorkerInfo:
     @classmethod
     def parse(cls, worker: str, fields: dict[str, str]) -> "WorkerInfo":
         def number(name: str) -> int:
-            return int(fields.get(name) or 0)
+            value = fields.get(name, "")
+            return int(value) if value.isdecimal() else 0
 
         return cls(
             id=worker,
@@ -120,7 +121,7 @@ class Registry:
         (record,) = await self._store.pipeline([("HGETALL", self._store.keys.types)])
         if isinstance(record, Exception):
             return {}
-        return {name: json.loads(about) for name, about in _decoded(record).items()}
+        return {name: _json_or_nothing(about) for name, about in _decoded(record).items()}
 
 
 def _decoded(record: Any) -> dict[str, str]:
@@ -128,6 +129,13 @@ def _decoded(record: Any) -> dict[str, str]:
         record.items() if isinstance(record, dict) else zip(record[::2], record[1::2], strict=True)
     )
     return {k.decode(errors="replace"): v.decode(errors="replace") for k, v in pairs}
+
+
+def _json_or_nothing(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
 
 
 def now_ms() -> int:

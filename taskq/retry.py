@@ -52,10 +52,13 @@ class Backoff:
         """Longest delay in seconds after the ``failures``-th failure; never overflows."""
         if self.base_seconds == 0:
             return 0.0
-        # Compared as logarithms: base * factor ** n leaves the range of a float long before n does.
+        # In logarithms: base * factor ** n leaves the range of a float long before n does.
         steps = max(0, failures - 1)
-        if steps * math.log(self.factor) >= math.log(self.cap_seconds / self.base_seconds):
+        power = math.log(self.base_seconds) + steps * math.log(self.factor)
+        if power >= math.log(self.cap_seconds):
             return self.cap_seconds
+        if steps * math.log2(self.factor) > 1000:
+            return math.exp(power)
         return self.base_seconds * self.factor**steps
 
     def delay_ms(self, failures: int, rng: random.Random | None = None) -> int:

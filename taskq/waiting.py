@@ -8,6 +8,7 @@ from typing import Any
 
 import redis
 
+from taskq.aio import end_tasks
 from taskq.store import AsyncStore, retry_delay
 
 
@@ -61,8 +62,6 @@ class Waiters:
                     event.set()
 
     async def close(self) -> None:
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.gather(self._reader, return_exceptions=True)
+        await end_tasks(self._reader)
         if self._pubsub is not None:
             await self._pubsub.aclose()

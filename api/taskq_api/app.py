@@ -8,10 +8,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from taskq.aio import end_tasks
 from taskq.settings import Settings
 from taskq_api import errors
 from taskq_api.auth import KeyAuth, check_bind, key_digests
-from taskq_api.deps import Services, end
+from taskq_api.deps import Services
 from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
 from taskq_api.routes import health, jobs, queues
 from taskq_api.schemas import components
@@ -105,5 +106,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await end(janitor)
+        await end_tasks(janitor)
         await services.client.close()

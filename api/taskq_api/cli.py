@@ -1,43 +1,17 @@
 """``taskq api``: serves the REST API."""
 
-import json
 import logging
-import sys
-import time
-from typing import Any
 
 import click
 
+from taskq.log import configure_logging
 from taskq.settings import Settings, load_settings
 from taskq_api.app import create_app
 from taskq_api.serve import run
 
 
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
-            "level": record.levelname.lower(),
-            "logger": record.name,
-            "pid": record.process,
-            "message": record.getMessage(),
-        }
-        if record.exc_info:
-            line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, ensure_ascii=False)
-
-
 def _configure_logging(settings: Settings) -> None:
-    """One line an event on stderr, in the form of the workers'."""
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        _JsonFormatter()
-        if settings.log_json
-        else logging.Formatter("%(asctime)s %(levelname)-7s %(name)s[%(process)d]: %(message)s")
-    )
-    logging.basicConfig(level=settings.log_level.upper(), handlers=[handler], force=True)
-    # Its news of every start and stop are ours to tell.
+    configure_logging(settings)
     logging.getLogger("uvicorn").setLevel(max(logging.WARNING, logging.getLogger().level))
 
 

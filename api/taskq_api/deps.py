@@ -72,17 +72,6 @@ def stopping(request: Request) -> asyncio.Event:
     return event
 
 
-async def end(task: "asyncio.Task[Any]") -> None:
-    """Cancels a task and waits until it is over.
-
-    Asks more than once: before Python 3.12 ``asyncio.wait_for``, which the Redis client uses, loses a
-    cancellation that meets its answer.
-    """
-    while not task.done():
-        task.cancel()
-        await asyncio.wait((task,), timeout=0.2)
-
-
 async def read_json(request: Request) -> Any:
     """The body as a value, exact and strict.
 

@@ -1,5 +1,6 @@
 """A TCP proxy in front of a server that loses replies on demand."""
 
+import contextlib
 import socket
 import threading
 from collections.abc import Callable
@@ -72,8 +73,6 @@ class Proxy:
 
 
 def _cut(sock: socket.socket) -> None:
-    try:
+    with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass
     sock.close()

@@ -206,15 +206,17 @@ def test_redis_restart_with_append_only_file(tmp_path: Path) -> None:
     """Jobs and runs survive; the worker goes on by itself."""
     data = tmp_path / "data"
     data.mkdir()
-    with EmbeddedServer(data, persistent=True, appendfsync="always") as server:
-        with site(server, tmp_path) as place:
-            place.worker("-c", "10")
-            jobs = submit_gated(place, 10)
-            server.kill()
-            place.open_gate()
-            until(lambda: len(place.ledger.ends()) == 10, 5, "the runs end while Redis is away")
-            server.start()
-            for job in jobs:
-                assert job.result_sync(15) == "done"
-            assert probe.echo.enqueue_sync(1).result_sync(10) == 1
-            assert len(place.ledger.starts()) == 10
+    with (
+        EmbeddedServer(data, persistent=True, appendfsync="always") as server,
+        site(server, tmp_path) as place,
+    ):
+        place.worker("-c", "10")
+        jobs = submit_gated(place, 10)
+        server.kill()
+        place.open_gate()
+        until(lambda: len(place.ledger.ends()) == 10, 5, "the runs end while Redis is away")
+        server.start()
+        for job in jobs:
+            assert job.result_sync(15) == "done"
+        assert probe.echo.enqueue_sync(1).result_sync(10) == 1
+        assert len(place.ledger.starts()) == 10

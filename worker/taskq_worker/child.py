@@ -22,13 +22,13 @@ from taskq.app import TaskQ
 from taskq.context import Context
 from taskq.errors import TaskqError
 from taskq.keys import Keys
+from taskq.log import configure_logging
 from taskq.settings import Settings
 from taskq.store import AsyncStore
 from taskq_worker.control import Channel
 from taskq_worker.executors import CoroutineExecutor, Executor, ThreadExecutor
 from taskq_worker.lane import MAX_SLOTS, Lane
 from taskq_worker.loader import load_app, queues_of, schemas_of
-from taskq_worker.log import configure_logging
 from taskq_worker.outcome import failed
 from taskq_worker.reporter import Reporter
 from taskq_worker.runner import Runner

@@ -10,10 +10,10 @@ import click
 from taskq.errors import Unavailable
 from taskq.janitor import Janitor
 from taskq.keys import Keys
+from taskq.log import configure_logging
 from taskq.server import check_server, raise_if_unsafe
 from taskq.settings import Settings, load_settings
 from taskq.store import AsyncStore
-from taskq_worker.log import configure_logging
 from taskq_worker.supervisor import Supervisor
 
 logger = logging.getLogger("taskq.worker")

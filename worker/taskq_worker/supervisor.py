@@ -23,6 +23,7 @@ from typing import Any, Literal, TypeVar
 
 import taskq_worker
 from taskq import calls
+from taskq.aio import end_tasks
 from taskq.calls import Call, Failure
 from taskq.errors import ConfigError, TaskqError, Unavailable
 from taskq.janitor import Janitor
@@ -134,9 +135,7 @@ class Supervisor:
         ]
         await self._stopping.wait()
         await self._stop_children()
-        for service in services:
-            service.cancel()
-        await asyncio.gather(*services, return_exceptions=True)
+        await end_tasks(*services)
         with contextlib.suppress(TaskqError, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._registry.forget(*(m.name for m in self._members))

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from taskq import calls, codec
+from taskq.aio import end_tasks
 from taskq.app import make_spec
 from taskq.errors import BrokenKey, JobNotFound, ResultExpired, UniqueHeld, WrongState
 from taskq.ids import check_job_type, join_id
@@ -16,7 +17,7 @@ from taskq.present import job_to_dict
 from taskq.states import TERMINAL, State
 from taskq_api.auth import OWNER
 from taskq_api.batch import DEFAULTS, Batch
-from taskq_api.deps import Services, end, job_place, parse, read_json, services, stopping
+from taskq_api.deps import Services, job_place, parse, read_json, services, stopping
 from taskq_api.docs import BODY, REDIS, answers, body
 from taskq_api.render import (
     encode,
@@ -189,8 +190,8 @@ async def _wait(request: Request, job_id: str, seconds: float) -> None:
     try:
         await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        await end(stop)
-        await end(ended)
+        await end_tasks(stop)
+        await end_tasks(ended)
     if not ended.cancelled():
         ended.result()  # raises what went wrong
 
