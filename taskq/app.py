@@ -310,6 +310,7 @@ class TaskQ:
         result_ttl: float | None = None,
         keep_payload: bool = False,
         executor: Executor | None = None,
+        memory_mb: int | None = None,
     ) -> "_Decorator": ...
     def task(self, func: Any = None, /, **options: Any) -> Any:  # type: ignore[misc]  # mypy and ParamSpec
         """Registers a function as a task, bare or with options (see ``TaskOptions``).

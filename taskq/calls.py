@@ -40,10 +40,11 @@ PROTOCOL = 1
 MAX_ITEMS = 1000
 """Most jobs in one submission call."""
 
-MAX_CRASHES = 10
+MAX_CRASHES = 3
+"""Crashes that fail a job. After its first a job is a suspect and runs in a process of its own, so the
+others are its own doing; a neighbour of a culprit has one at most of each such meeting."""
 MAX_LOST = 10
-"""Ends of a worker that a job survives. Crashes are capped like losses while suspects still run beside
-other jobs: a lower cap would blame the innocent."""
+"""Leases that may run out over a job. From the third on it is a suspect too."""
 
 TEN_YEARS_MS = 315_360_000_000
 
@@ -316,6 +317,19 @@ def fail(
     for f in failures:
         items += (f.ulid, f.fence, f.error, f.delay_ms, f.max_attempts)
     return _call("fail", keys, now, (worker,), items, _words)
+
+
+def crash(
+    keys: QueueKeys,
+    worker: str,
+    runs: Sequence[tuple[str, str, str]],
+    *,
+    max_crashes: int = MAX_CRASHES,
+    now: float | None = None,
+) -> Call[list[str]]:
+    """Reports runs (ulid, fence, reason in our words) whose own process died; one word per item."""
+    items = [x for run in runs for x in run]
+    return _call("crash", keys, now, (worker, max_crashes), items, _words)
 
 
 def release(

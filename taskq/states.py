@@ -83,6 +83,7 @@ TRANSITIONS: dict[str, Transition] = {
         ),
         _transition("finish", ((_RUN,), (_OK,)), (_ENDED, (None,))),
         _transition("fail", ((_RUN,), (_RET, _FAIL, _CAN))),
+        _transition("crash", ((_RUN,), (_Q, _FAIL, _CAN))),
         _transition("release", ((_RUN,), (_Q, _CAN))),
         _transition("snooze", ((_RUN,), (_S, _CAN))),
         _transition("reap", ((_RUN,), (_Q, _FAIL, _CAN))),

@@ -20,7 +20,7 @@ from taskq.retry import Backoff
 _typed_dict: Any = TypedDict  # made from a signature, at run time
 P = ParamSpec("P")
 R = TypeVar("R")
-Executor = Literal["async", "thread"]
+Executor = Literal["async", "thread", "process"]
 
 DEFAULT_TIMEOUT_SECONDS = 3600.0
 DEFAULT_MAX_ATTEMPTS = 5
@@ -31,7 +31,8 @@ class TaskOptions:
     """How the jobs of a task are run, unless a submission says otherwise.
 
     ``timeout`` in seconds (0: none); ``expires`` seconds a job may wait; ``result_ttl`` seconds the result
-    is kept (None: as the queue's retention says); ``executor`` None chooses by the function's kind.
+    is kept (None: as the queue's retention says); ``executor`` None chooses by the function's kind;
+    ``memory_mb`` MiB that a job in a process of its own (with all it starts) may use before it is killed.
     """
 
     queue: str = "default"
@@ -43,6 +44,7 @@ class TaskOptions:
     result_ttl: float | None = None
     keep_payload: bool = False
     executor: Executor | None = None
+    memory_mb: int | None = None
 
     def __post_init__(self) -> None:
         check_queue(self.queue)
@@ -56,8 +58,12 @@ class TaskOptions:
             value = getattr(self, name)
             if value is not None:
                 delay_to_ms(value, name)
-        if self.executor not in (None, "async", "thread"):
-            raise InvalidInput("executor must be 'async' or 'thread'", field="executor")
+        if self.executor not in (None, "async", "thread", "process"):
+            raise InvalidInput("executor must be 'async', 'thread' or 'process'", field="executor")
+        if self.memory_mb is not None and (self.memory_mb < 1 or self.executor != "process"):
+            raise InvalidInput(
+                "memory_mb needs executor='process' and at least 1", field="memory_mb"
+            )
 
 
 class Task(Generic[P, R]):
@@ -68,7 +74,7 @@ class Task(Generic[P, R]):
         self.name = check_job_type(name)
         self.is_async = inspect.iscoroutinefunction(func)
         executor = options.executor or ("async" if self.is_async else "thread")
-        if self.is_async != (executor == "async"):
+        if executor != "process" and self.is_async != (executor == "async"):
             kind = "a coroutine function" if self.is_async else "a plain function"
             raise ConfigError(
                 f"task {name!r} is {kind}: it cannot run on the {executor!r} executor"

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass, field
 
+from taskq.calls import MAX_CRASHES, MAX_LOST
+
 AGING = 10_000
 LEASE = 15_000.0
-MAX_CRASHES = MAX_LOST = 10
+LIMITS = {"crashes": MAX_CRASHES, "lost": MAX_LOST}
 WAITING = ("queued", "scheduled", "retrying")
 ENDED = ("succeeded", "failed", "cancelled")
 
@@ -118,7 +120,7 @@ class PlainQueue:
             if counter != "none":
                 n = getattr(job, counter) + 1
                 setattr(job, counter, n)
-                if n >= MAX_CRASHES and not job.cancel:
+                if n >= LIMITS[counter] and not job.cancel:
                     self.end(job, "failed")
                     continue
             self.requeue(job)

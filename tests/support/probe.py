@@ -179,3 +179,88 @@ async def tells(ctx: Context, lines: int) -> None:
     ctx.progress(0.5, "half way")
     ctx.progress(1.0, "there")
     await asyncio.sleep(0.3)
+
+
+@app.task(executor="process", max_attempts=2, backoff=NOW)
+def isolated(ctx: Context, gate: str | None = None, x: Any = None) -> Any:
+    """Runs until the gate is open, then answers x and the pid it ran in."""
+    _start(ctx)
+    ctx.log("from its own process")
+    while not wait_for_gate(gate):
+        time.sleep(0.02)
+    _end(ctx)
+    return [x, os.getpid(), ctx.state]
+
+
+@app.task(executor="process")
+async def isolated_async(x: Any = None) -> Any:
+    await asyncio.sleep(0)
+    return x
+
+
+@app.task(executor="process", max_attempts=1, timeout=1)
+def isolated_slow(ctx: Context, spawn: bool = False) -> None:
+    import subprocess
+
+    _start(ctx)
+    if spawn:
+        child = subprocess.Popen(["sleep", "300"], start_new_session=False)
+        note("CHILD", child.pid)
+    hold(28)
+
+
+def hold(n: int) -> None:
+    import re
+
+    re.match(r"(a+)+$", "a" * n + "b")
+
+
+@app.task(executor="process", max_attempts=3, backoff=NOW)
+def isolated_dies(ctx: Context, how: str) -> None:
+    _start(ctx)
+    die(how)
+
+
+@app.task(max_attempts=3, backoff=NOW)
+async def dies(ctx: Context, how: str) -> None:
+    """Takes its worker down."""
+    _start(ctx)
+    die(how)
+
+
+def die(how: str) -> None:
+    import ctypes
+    import sys
+
+    match how:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit 0":
+            os._exit(0)
+        case "exit 3":
+            os._exit(3)
+        case "sys.exit":
+            sys.exit(0)
+        case "raise":
+            raise ValueError("on purpose")
+        case "segfault":
+            ctypes.string_at(0)
+
+
+@app.task(executor="process", max_attempts=1, memory_mb=150)
+def isolated_hog(ctx: Context) -> int:
+    _start(ctx)
+    held = []
+    while True:
+        held.append(bytearray(10_000_000))
+        time.sleep(0.01)
+
+
+@app.task(max_attempts=1, timeout=0.5)
+async def swallows(ctx: Context) -> None:
+    _start(ctx)
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            continue

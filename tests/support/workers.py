@@ -127,7 +127,7 @@ class Site:
             "TASKQ_JANITOR_SECONDS": str(JANITOR_SECONDS),
             "TASKQ_GRACE_SECONDS": str(GRACE_SECONDS),
             "PROBE_LEDGER": str(self.ledger.path),
-            "PYTHONPATH": str(tests),
+            "PYTHONPATH": os.pathsep.join(filter(None, [str(tests), os.environ.get("PYTHONPATH")])),
         }
 
     def worker(self, *arguments: str, ready: bool = True, **environment: str) -> Worker:
@@ -182,12 +182,18 @@ class Site:
 @contextmanager
 def site(server: EmbeddedServer, folder: Path) -> Iterator[Site]:
     place = Site(server, folder)
+    # The probe application is one for all sites: while this one is open, it is this one's.
+    before = (probe.app._settings, os.environ.get("PROBE_LEDGER", ""))
+    probe.app.close_sync()
     os.environ["PROBE_LEDGER"] = str(place.ledger.path)
     probe.app.use_settings(_settings(server.url))
     try:
         yield place
     finally:
         place.close()
+        if before[0] is not None:
+            probe.app.use_settings(before[0])
+            os.environ["PROBE_LEDGER"] = before[1]
 
 
 def _settings(url: str) -> Any:

@@ -14,8 +14,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from taskq import calls
 from taskq.app import TaskQ
@@ -26,10 +25,11 @@ from taskq.log import configure_logging
 from taskq.settings import Settings
 from taskq.store import AsyncStore
 from taskq_worker.control import Channel
-from taskq_worker.executors import CoroutineExecutor, Executor, ThreadExecutor
+from taskq_worker.executors import CoroutineExecutor, Executor, ProcessExecutor, ThreadExecutor
 from taskq_worker.lane import MAX_SLOTS, Lane
 from taskq_worker.loader import load_app, queues_of, schemas_of
-from taskq_worker.outcome import failed
+from taskq_worker.options import EXIT_CONFIG, EXIT_STUBBORN, ChildOptions
+from taskq_worker.outcome import error_json, failed
 from taskq_worker.reporter import Reporter
 from taskq_worker.runner import Runner
 from taskq_worker.runs import Run
@@ -41,22 +41,6 @@ logger = logging.getLogger("taskq.worker")
 SWEEP_SECONDS = 0.1
 STUBBORN_SECONDS = 5.0
 """How long a run that was asked to stop may go on before the process is given up to end it."""
-EXIT_CONFIG = 78
-EXIT_STUBBORN = 75
-
-
-@dataclass(frozen=True, slots=True)
-class ChildOptions:
-    """What the supervisor hands over, as JSON in an environment variable."""
-
-    app: str | None
-    builtins: bool
-    queues: list[str]
-    slots: int
-    max_jobs: int
-    settings: dict[str, Any]
-
-    ENVIRONMENT: ClassVar[str] = "_TASKQ_CHILD"
 
 
 class Child:
@@ -121,6 +105,13 @@ class Child:
         self._executors: dict[str, Executor] = {
             "async": CoroutineExecutor(),
             "thread": ThreadExecutor(slots),
+            "process": ProcessExecutor(
+                {
+                    "app": self._options.app,
+                    "builtins": self._options.builtins,
+                    "settings": self._options.settings,
+                }
+            ),
         }
         runner = Runner(app.tasks, app.middlewares, self._executors)
         for index in range(lanes):
@@ -290,13 +281,8 @@ class Child:
             run.written_off = True
             if run.context.stop_reason in ("timeout", "cancelled"):
                 kind = "Timeout" if run.context.stop_reason == "timeout" else "Cancelled"
-                outcome = failed(
-                    run,
-                    self._task_of(run),
-                    kind,
-                    "did not end when asked to; its process was ended",
-                    None,
-                )
+                text = error_json(kind, "did not end when asked to; its process was ended", None)
+                outcome = failed(run, self._task_of(run), text)
                 will.append(
                     [
                         run.seat.queue,

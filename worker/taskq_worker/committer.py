@@ -13,7 +13,7 @@ from taskq import calls
 from taskq.calls import Call, Failure, Success
 from taskq.errors import TaskqError, Unavailable
 from taskq.store import AsyncStore, retry_delay, translate
-from taskq_worker.runs import Dropped, Failed, Released, Run, Snoozed, Succeeded
+from taskq_worker.runs import Crashed, Dropped, Failed, Released, Run, Snoozed, Succeeded
 from taskq_worker.throttle import Throttle
 
 logger = logging.getLogger("taskq.worker")
@@ -133,6 +133,13 @@ def _call(worker: str, runs: Sequence[Run]) -> "Call[list[str]]":
         return calls.finish(keys, worker, [_success(run, run.outcome) for run in runs])
     if isinstance(first, Failed):
         return calls.fail(keys, worker, [_failure(run, run.outcome) for run in runs])
+    if isinstance(first, Crashed):
+        crashes = [
+            (run.claimed.ulid, run.claimed.fence, run.outcome.reason)
+            for run in runs
+            if isinstance(run.outcome, Crashed)
+        ]
+        return calls.crash(keys, worker, crashes)
     if isinstance(first, Snoozed):
         return calls.snooze(
             keys,

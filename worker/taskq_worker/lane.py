@@ -5,7 +5,6 @@ A list of running ids is walked when one leaves it, so a worker id should not ho
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -86,8 +85,10 @@ class Lane:
                 state=self._state,
                 tell=self._tell,
             )
-            deadline = time.monotonic() + timeout_ms / 1000 if timeout_ms else None
-            run = Run(claimed, seat, worker, context, deadline)
+            run = Run(claimed, seat, worker, context, timeout_ms / 1000)
+            if not claimed.suspect:
+                # A suspect may have to wait for its turn: its clock starts with its process.
+                run.start_clock()
             older = seat.find(claimed.ulid)
             if seat.worker == worker:
                 seat.running[claimed.ulid] = run

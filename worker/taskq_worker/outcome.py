@@ -1,48 +1,131 @@
-"""What an exception means for its job: one function from how a run ended to exactly one outcome."""
+"""What an exception means for its job: one function from how a run ended to exactly one outcome.
+
+``judge`` looks at the exception alone, so that a job's own process can do it and send the verdict;
+``of_verdict`` adds what the worker knows: why the run was stopped, and the task's retry policy.
+"""
 
 import asyncio
 import json
+import math
 import traceback
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from taskq.context import Cancel, Retry, Snooze
 from taskq.errors import InvalidInput
 from taskq.retry import Backoff
 from taskq.tasks import Task
-from taskq_worker.runs import Dropped, Failed, Outcome, Released, Run, Snoozed
+from taskq_worker.runs import Crashed, Dropped, Failed, Outcome, Released, Run, Snoozed
 
 MAX_TEXT = 8_000
 MAX_MESSAGE = 2_000
 
 
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """An exception in words that can be sent: ``error`` is JSON text, ``after`` seconds."""
+
+    kind: Literal["failed", "snoozed", "cancelled"]
+    error: str
+    retry: bool = True
+    after: float | None = None
+
+
+class RemoteError(Exception):
+    """A run in a process of its own ended with this verdict."""
+
+    def __init__(self, verdict: Verdict) -> None:
+        super().__init__(verdict.error)
+        self.verdict = verdict
+
+
+class ProcessDied(Exception):
+    """A run's own process ended without a word; ``reason`` says how. Counts as a crash."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def judge(error: BaseException) -> Verdict:
+    """What an exception asks for. Never raises itself, whatever the exception does."""
+    if isinstance(error, RemoteError):
+        return error.verdict
+    try:
+        return _judge(error)
+    except Exception:
+        return Verdict(
+            "failed", error_json(type(error).__name__, "its fields cannot be read", None)
+        )
+
+
+def _judge(error: BaseException) -> Verdict:
+    text = error_json(type(error).__name__, _text(error), error)
+    if isinstance(error, asyncio.CancelledError):
+        return Verdict("cancelled", text)
+    if isinstance(error, Snooze):
+        seconds = float(error.seconds)
+        if not math.isfinite(seconds):
+            return Verdict("failed", text)
+        return Verdict("snoozed", text, after=max(0.0, seconds))
+    if isinstance(error, Cancel):
+        return Verdict("failed", text, retry=False)
+    after = error.after if isinstance(error, Retry) else getattr(error, "retry_after_seconds", None)
+    if not isinstance(after, (int, float)) or not 0 <= after < 1e9:
+        after = None
+    retry = getattr(error, "retryable", True) is not False and not isinstance(error, InvalidInput)
+    return Verdict("failed", text, retry=retry, after=after)
+
+
 def of_exception(run: Run, task: Task[Any, Any] | None, error: BaseException) -> Outcome:
-    """The outcome of a run that raised. Never raises itself, whatever the exception does."""
+    """The outcome of a run that raised."""
+    if isinstance(error, ProcessDied):
+        return _of_death(run, task, error.reason)
+    verdict = judge(error)
     reason = run.context.stop_reason
     if reason == "lease_lost":
         return Dropped()
-    if reason == "stop" and _is_cancellation(error):
-        return Released("stop")
     if reason == "timeout":
-        return failed(run, task, "Timeout", "ran longer than its timeout allows", None)
-    if reason == "cancelled" and _is_cancellation(error):
-        return failed(run, task, "Cancelled", "stopped because it was cancelled", None, retry=False)
-    if isinstance(error, Snooze):
-        return Snoozed(max(0, round(error.seconds * 1000)))
-    if isinstance(error, Cancel):
-        return failed(run, task, "Cancel", _text(error), error, retry=False)
-    after = getattr(error, "after", None) if isinstance(error, Retry) else None
-    if after is None:
-        after = getattr(error, "retry_after_seconds", None)
-    retry = getattr(error, "retryable", True) is not False and not isinstance(error, InvalidInput)
-    return failed(run, task, _kind(error), _text(error), error, retry=retry, after=after)
+        return timed_out(run, task)
+    if verdict.kind == "cancelled" and reason == "stop":
+        return Released("stop")
+    if verdict.kind == "cancelled" and reason == "cancelled":
+        return cancelled(run, task)
+    if verdict.kind == "snoozed":
+        return Snoozed(round((verdict.after or 0) * 1000))
+    return failed(run, task, verdict.error, retry=verdict.retry, after=verdict.after)
+
+
+def _of_death(run: Run, task: Task[Any, Any] | None, reason: str) -> Outcome:
+    """We may have ended that process ourselves, and then know why."""
+    match run.context.stop_reason:
+        case "lease_lost":
+            return Dropped()
+        case "timeout":
+            return timed_out(run, task)
+        case "cancelled":
+            return cancelled(run, task)
+        case "stop":
+            return Released("stop")
+        case _:
+            return Crashed(reason)
+
+
+def timed_out(run: Run, task: Task[Any, Any] | None) -> Failed:
+    """Follows the retry policy, under a reason of its own."""
+    return failed(run, task, error_json("Timeout", "ran longer than its timeout allows", None))
+
+
+def cancelled(run: Run, task: Task[Any, Any] | None) -> Failed:
+    """The wish stands in the job, so the server makes this a cancellation."""
+    text = error_json("Cancelled", "stopped because it was cancelled", None)
+    return failed(run, task, text, retry=False)
 
 
 def failed(
     run: Run,
     task: Task[Any, Any] | None,
-    kind: str,
-    message: str,
-    error: BaseException | None,
+    error: str,
     *,
     retry: bool = True,
     after: float | None = None,
@@ -52,13 +135,11 @@ def failed(
     attempts = run.claimed.max_attempts
     if attempts is None:
         attempts = task.defaults.max_attempts if task is not None else 1
-    delay_ms = backoff.delay_ms(run.claimed.failures + 1)
-    if isinstance(after, (int, float)) and 0 <= after < 1e9:
-        delay_ms = round(after * 1000)
-    return Failed(error_json(kind, message, error), delay_ms, attempts if retry else 0)
+    delay_ms = backoff.delay_ms(run.claimed.failures + 1) if after is None else round(after * 1000)
+    return Failed(error.encode(), delay_ms, attempts if retry else 0)
 
 
-def error_json(kind: str, message: str, error: BaseException | None) -> bytes:
+def error_json(kind: str, message: str, error: BaseException | None) -> str:
     """What is kept of an error: type, message, traceback, each cut; always JSON."""
     fields = {"type": _clean(kind, 200), "message": _clean(message, MAX_MESSAGE)}
     if error is not None and (trace := _traceback(error)):
@@ -66,7 +147,7 @@ def error_json(kind: str, message: str, error: BaseException | None) -> bytes:
     code = getattr(error, "code", None)
     if isinstance(code, str):
         fields["code"] = _clean(code, 100)
-    return json.dumps(fields, ensure_ascii=False).encode(errors="replace")
+    return json.dumps(fields, ensure_ascii=False)
 
 
 def _traceback(error: BaseException) -> str:
@@ -79,10 +160,6 @@ def _traceback(error: BaseException) -> str:
     return _clean(text if len(text) <= MAX_TEXT else "...\n" + text[-MAX_TEXT:], MAX_TEXT + 10)
 
 
-def _kind(error: BaseException) -> str:
-    return type(error).__name__
-
-
 def _text(error: BaseException) -> str:
     try:
         return str(error)
@@ -92,7 +169,3 @@ def _text(error: BaseException) -> str:
 
 def _clean(text: str, most: int) -> str:
     return text[:most].encode(errors="replace").decode().replace("\x00", "\\x00")
-
-
-def _is_cancellation(error: BaseException) -> bool:
-    return isinstance(error, asyncio.CancelledError)

@@ -12,9 +12,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
+
 from taskq_worker import shared
-from taskq_worker.child import ChildOptions
 from taskq_worker.control import Channel
+from taskq_worker.options import ChildOptions
 from taskq_worker.shared import SharedPage
 
 PR_SET_CHILD_SUBREAPER = 36
@@ -25,6 +27,25 @@ def become_subreaper() -> None:
     if sys.platform == "linux":
         with contextlib.suppress(OSError, AttributeError):
             ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def reap_orphans(known: set[int], *, kill: bool) -> int:
+    """Collects processes that came to us because their parent died; with ``kill`` ends those that run.
+
+    Answers how many were ended. ``known`` are our own children, which have a waiter each.
+    """
+    ended = 0
+    for orphan in psutil.Process().children():
+        if orphan.pid in known:
+            continue
+        with contextlib.suppress(psutil.Error, ChildProcessError):
+            if orphan.status() != psutil.STATUS_ZOMBIE:
+                if not kill:
+                    continue
+                orphan.kill()
+                ended += 1
+            os.waitpid(orphan.pid, 0)
+    return ended
 
 
 class ChildProcess:

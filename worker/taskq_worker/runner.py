@@ -4,7 +4,7 @@ decode -> find the task -> check the arguments -> call it through the middleware
 Whatever is raised on the way, by user code or by us, ends this job and nothing else.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,8 +12,9 @@ from taskq import codec
 from taskq.app import CallNext, Middleware
 from taskq.context import Context
 from taskq.tasks import Task
-from taskq_worker.executors import Executor
-from taskq_worker.outcome import failed, of_exception
+from taskq_worker.executors import Executor, Order
+from taskq_worker.outcome import of_exception, timed_out
+from taskq_worker.results import encode_result
 from taskq_worker.runs import Dropped, Outcome, Run, Succeeded
 
 
@@ -39,11 +40,12 @@ class Runner:
             kwargs = task.parameters.load(payload)
             if task.parameters.context_name is not None:
                 kwargs[task.parameters.context_name] = run.context
-            executor = self._executors[task.defaults.executor or "async"]
+            order = Order(task, kwargs, run)
+            executor = self._executors[self._executor_of(task, run)]
             if self._middlewares:
-                value = await self._through_middleware(run.context, executor, task.func, kwargs)
+                value = await self._through_middleware(run.context, executor, order)
             else:
-                value = await executor.run(task.func, kwargs)
+                value = await executor.run(order)
             if run.context.stop_reason is not None:
                 return self._late(run, task, value)
             return self._success(run, task, value)
@@ -51,12 +53,18 @@ class Runner:
             # SystemExit and KeyboardInterrupt too: raised by a job they end the job, not the worker.
             return of_exception(run, task, error)
 
+    def _executor_of(self, task: Task[Any, Any], run: Run) -> str:
+        """A suspect (a process died under it before) runs in a process of its own, whatever its task says.
+
+        So blame needs no guessing: an innocent succeeds there, a culprit takes down only its own process.
+        """
+        return "process" if run.claimed.suspect else task.defaults.executor or "async"
+
     def _success(self, run: Run, task: Task[Any, Any], value: Any) -> Outcome:
         ttl_ms = run.claimed.result_ttl_ms
         if ttl_ms is None and task.defaults.result_ttl is not None:
             ttl_ms = round(task.defaults.result_ttl * 1000)
-        data = b"null" if value is None else codec.dumps(value, what="result", default=codec.plain)
-        return Succeeded(data, ttl_ms, task.defaults.keep_payload)
+        return Succeeded(encode_result(value), ttl_ms, task.defaults.keep_payload)
 
     def _late(self, run: Run, task: Task[Any, Any], value: Any) -> Outcome:
         """The function returned although it was asked to stop."""
@@ -64,14 +72,12 @@ class Runner:
             case "lease_lost":
                 return Dropped()
             case "timeout":
-                return failed(run, task, "Timeout", "ran longer than its timeout allows", None)
+                return timed_out(run, task)
             case _:
                 return self._success(run, task, value)
 
-    async def _through_middleware(
-        self, context: Context, executor: Executor, func: Callable[..., Any], kwargs: dict[str, Any]
-    ) -> Any:
-        call: CallNext = partial(executor.run, func, kwargs)
+    async def _through_middleware(self, context: Context, executor: Executor, order: Order) -> Any:
+        call: CallNext = partial(executor.run, order)
         for middleware in reversed(self._middlewares):
             call = partial(_around, middleware, context, call)
         return await call()

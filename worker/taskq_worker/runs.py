@@ -1,6 +1,7 @@
 """A run (one claim of one job in this process) and how it ends: values, no behaviour."""
 
 import asyncio
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -34,6 +35,13 @@ class Snoozed:
 
 
 @dataclass(frozen=True, slots=True)
+class Crashed:
+    """The run's own process died, or had to be ended; ``reason`` is in our words."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Released:
     """Handed back unfinished, burning nothing; ``reason`` is a word of ours."""
 
@@ -45,7 +53,7 @@ class Dropped:
     """The lease is lost: there is nothing to report."""
 
 
-Outcome: TypeAlias = Succeeded | Failed | Snoozed | Released | Dropped
+Outcome: TypeAlias = Succeeded | Failed | Crashed | Snoozed | Released | Dropped
 
 
 @dataclass(slots=True, eq=False)
@@ -57,7 +65,9 @@ class Run:
     worker: str
     """The worker id it was claimed under: reports go out under this one, whatever the seat's is by then."""
     context: Context
-    deadline: float | None
+    timeout_seconds: float
+    """0: none."""
+    deadline: float | None = None
     task: "asyncio.Task[None] | None" = None
     started: bool = False
     stop_asked_at: float | None = None
@@ -69,6 +79,11 @@ class Run:
     @property
     def job_id(self) -> str:
         return join_id(self.seat.queue, self.claimed.ulid)
+
+    def start_clock(self) -> None:
+        """The timeout counts from now."""
+        if self.timeout_seconds:
+            self.deadline = time.monotonic() + self.timeout_seconds
 
     def ask_to_stop(self, reason: str, now: float) -> None:
         """``cancelled``, ``timeout``, ``stop`` or ``lease_lost``; the first reason stands."""

@@ -31,8 +31,8 @@ from taskq.keys import Keys, QueueKeys
 from taskq.registry import Registry, WorkerInfo, now_ms
 from taskq.settings import Settings
 from taskq.store import AsyncStore, retry_delay, translate
-from taskq_worker.child import EXIT_CONFIG, ChildOptions
-from taskq_worker.process import ChildProcess, become_subreaper
+from taskq_worker.options import EXIT_CONFIG, EXIT_STUBBORN, ChildOptions
+from taskq_worker.process import ChildProcess, become_subreaper, reap_orphans
 from taskq_worker.throttle import Throttle
 
 logger = logging.getLogger("taskq.supervisor")
@@ -113,6 +113,8 @@ class Supervisor:
         self._nudge = asyncio.Event()
         self._stopping = asyncio.Event()
         self._killed = False
+        self._starting = asyncio.Lock()
+        """Held while a child is started: until it is a member it must not be taken for an orphan."""
         self._failure: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._throttle = Throttle(logger)
@@ -201,9 +203,10 @@ class Supervisor:
                         await self._stopping.wait()
 
     async def _start_child(self) -> Member:
-        process = await ChildProcess.start(self._options)
-        member = Member(process, self._new_id(process.pid))
-        self._members.append(member)
+        async with self._starting:
+            process = await ChildProcess.start(self._options)
+            member = Member(process, self._new_id(process.pid))
+            self._members.append(member)
         self._spawn(self._listen(member))
         if self._stopping.is_set():
             member.leaving = True
@@ -218,16 +221,25 @@ class Supervisor:
             self._stopping.set()
         elif not member.leaving or code != 0:
             logger.warning("child %d ended: %s", member.process.pid, reason)
+        async with self._starting:
+            orphans = reap_orphans(self._pids(), kill=True)
+        if orphans:
+            logger.warning("child %d left %d processes running: ended", member.process.pid, orphans)
         await asyncio.shield(self._bury(member, reason))
         self._members.remove(member)
         member.process.close()
+
+    def _pids(self) -> set[int]:
+        return {member.process.pid for member in self._members}
 
     async def _bury(self, member: Member, reason: str) -> None:
         """Reports its will, marks its ids dead everywhere and puts its jobs back in line."""
         counter: Counter = "crashes"
         if member.verdict is not None:
             counter, reason = member.verdict
-        elif self._killed or (member.leaving and member.process.process.returncode in (0, 75)):
+        elif self._killed or (
+            member.leaving and member.process.process.returncode in (0, EXIT_STUBBORN)
+        ):
             counter, reason = "none", "stop"
         for queue, worker, *fields in member.will:
             await self._patiently(_last_will(self._keys.queue(queue), worker, fields))
@@ -435,6 +447,8 @@ class Supervisor:
                 for member in self._members
                 for seat in member.seats.values()
             ]
+            if not self._starting.locked():
+                reap_orphans(self._pids(), kill=False)
             if not names:
                 await asyncio.sleep(0.2)
                 continue

@@ -1,14 +1,29 @@
-"""The protocol of executors."""
+"""The protocol of executors, and what they are given."""
 
-from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
+
+from taskq.tasks import Task
+from taskq_worker.runs import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """One run to do: the task, its arguments (the context among them where it wants one), and the run."""
+
+    task: Task[Any, Any]
+    kwargs: dict[str, Any]
+    run: Run
 
 
 class Executor(Protocol):
-    """Runs a task's function. ``run`` is cancelled to stop it, and ends only when the function has."""
+    """Runs a task's function."""
 
-    async def run(self, func: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-        """Answers what ``func`` answers, or raises what it raises."""
+    async def run(self, order: Order) -> Any:
+        """Answers what the function answers, or raises what it raises.
+
+        Cancelled to stop it; ends only when the function has ended.
+        """
 
     def close(self) -> None:
-        """Gives back threads and the like; does not wait."""
+        """Gives back threads, processes and the like; does not wait."""

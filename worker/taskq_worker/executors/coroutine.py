@@ -1,14 +1,15 @@
 """Coroutine functions, on the child's event loop."""
 
-from collections.abc import Callable
 from typing import Any
+
+from taskq_worker.executors.base import Order
 
 
 class CoroutineExecutor:
     """Cancelling the run cancels the coroutine."""
 
-    async def run(self, func: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-        return await func(**kwargs)
+    async def run(self, order: Order) -> Any:
+        return await order.task.func(**order.kwargs)
 
     def close(self) -> None:
         return

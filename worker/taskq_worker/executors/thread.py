@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+from taskq_worker.executors.base import Order
+
 
 class _Ended(Exception):
     """Carries what must not pass through a future as it is (SystemExit, StopIteration ...)."""
@@ -26,8 +28,9 @@ class ThreadExecutor:
     def __init__(self, threads: int) -> None:
         self._pool = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="taskq-job")
 
-    async def run(self, func: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
-        call = functools.partial(contextvars.copy_context().run, _guarded, func, kwargs)
+    async def run(self, order: Order) -> Any:
+        context = contextvars.copy_context()
+        call = functools.partial(context.run, _guarded, order.task.func, order.kwargs)
         future = asyncio.get_running_loop().run_in_executor(self._pool, call)
         while True:
             try:
