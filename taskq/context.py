@@ -49,7 +49,7 @@ class Context:
         fence: int,
         created_at: int,
         state: Any = None,
-        tell: Callable[[str, "Context", dict[str, Any]], None] | None = None,
+        tell: Callable[[str, dict[str, Any]], None] | None = None,
     ) -> None:
         self.job_id = job_id
         """``<queue>:<ulid>``."""
@@ -116,12 +116,12 @@ class Context:
         if not 0 <= fraction <= 1:
             raise InvalidInput(f"progress must be from 0 to 1, not {fraction!r}", field="fraction")
         if self._tell is not None:
-            self._tell("progress", self, {"fraction": float(fraction), "message": _clean(message)})
+            self._tell("progress", {"fraction": float(fraction), "message": _clean(message)})
 
     def log(self, line: str) -> None:
         """Adds a line to the job's log; the last 200 are kept, each cut at 4,000 characters."""
         if self._tell is not None:
-            self._tell("log", self, {"line": _clean(line)})
+            self._tell("log", {"line": _clean(line)})
 
     def _ask_to_stop(self, reason: str) -> None:
         """For the worker. The first reason stands."""

@@ -18,7 +18,6 @@ from typing import Any
 
 from taskq import calls
 from taskq.app import TaskQ
-from taskq.context import Context
 from taskq.errors import TaskqError
 from taskq.keys import Keys
 from taskq.log import configure_logging
@@ -101,7 +100,7 @@ class Child:
         slots = self._options.slots
         lanes = -(-slots // MAX_SLOTS)
         self._stores: list[AsyncStore] = []
-        self._reporter = Reporter(self._store(keys), self._find)
+        self._reporter = Reporter(self._store(keys))
         self._executors: dict[str, Executor] = {
             "async": CoroutineExecutor(),
             "thread": ThreadExecutor(slots),
@@ -129,7 +128,7 @@ class Child:
                     stores=(self._store(keys), self._store(keys), self._store(keys)),
                     lease_ms=round(self._settings.lease_seconds * 1000),
                     state=state,
-                    tell=self._reporter.tell,
+                    reporter=self._reporter,
                     lost_id=self._lost_id,
                     ended=self._ended,
                 )
@@ -232,13 +231,6 @@ class Child:
 
     # --- runs -----------------------------------------------------------------------------------
 
-    def _find(self, context: Context) -> Run | None:
-        for lane in self._lanes:
-            run = lane.runs.get(context)
-            if run is not None:
-                return run
-        return None
-
     def _runs(self) -> list[Run]:
         return [run for lane in self._lanes for run in lane.runs.values()]
 
@@ -333,8 +325,10 @@ class Child:
             await asyncio.sleep(0.01)
 
     async def _close(self) -> None:
-        with contextlib.suppress(Exception):
+        try:
             await self._resources.aclose()
+        except Exception:
+            logger.exception("a lifespan failed while closing")
         for store in self._stores:
             with contextlib.suppress(Exception):
                 await store.close()

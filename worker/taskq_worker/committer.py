@@ -11,8 +11,10 @@ from typing import Any
 
 from taskq import calls
 from taskq.calls import Call, Failure, Success
-from taskq.errors import TaskqError, Unavailable
-from taskq.store import AsyncStore, retry_delay, translate
+from taskq.errors import Unavailable
+from taskq.store import AsyncStore, retry_delay
+from taskq_worker.failures import understand
+from taskq_worker.reporter import Reporter
 from taskq_worker.runs import Crashed, Dropped, Failed, Released, Run, Snoozed, Succeeded
 from taskq_worker.throttle import Throttle
 
@@ -27,8 +29,11 @@ PATIENCE = 5
 class Committer:
     """One lane's. ``add`` never waits; ``run`` sends until cancelled; ``flushed`` tells that all is out."""
 
-    def __init__(self, store: AsyncStore, on_acknowledged: Callable[[Run], None]) -> None:
+    def __init__(
+        self, store: AsyncStore, reporter: Reporter, on_acknowledged: Callable[[Run], None]
+    ) -> None:
         self._store = store
+        self._reporter = reporter
         self._acknowledged = on_acknowledged
         self._waiting: list[Run] = []
         self._wake = asyncio.Event()
@@ -58,6 +63,7 @@ class Committer:
             seats = {run.seat for run in batch}
             for seat in seats:
                 seat.publish()
+            await self._reporter.before_end_of(batch)
             for call, runs in self._calls(batch):
                 await self._send(call, runs)
             for seat in seats:
@@ -82,7 +88,7 @@ class Committer:
                 words = await self._store.once(call)
                 break
             except Exception as error:
-                failure = translate(error) if not isinstance(error, TaskqError) else error
+                failure = understand(error)
                 self._throttle.warning(
                     "cannot report %d jobs, will try again: %s", len(runs), failure
                 )

@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from taskq import calls
-from taskq.errors import TaskqError
 from taskq.model import Claimed, ClaimReply
-from taskq.store import AsyncStore, retry_delay, translate
+from taskq.store import AsyncStore, retry_delay
+from taskq_worker.failures import understand
 from taskq_worker.seat import LostId, Seat
 from taskq_worker.throttle import Throttle
 
@@ -155,7 +155,7 @@ class Fetcher:
             try:
                 return await self._store.once(call)
             except Exception as error:
-                failure = error if isinstance(error, TaskqError) else translate(error)
+                failure = understand(error)
                 self._throttle.warning("queue %s: cannot claim: %s", seat.queue, failure)
             if seat.worker != worker or (self.stopping and most == 0):
                 return None
@@ -187,7 +187,7 @@ class Fetcher:
         try:
             woken: Any = await self._blocking.redis.blpop(list(names), timeout)
         except Exception as error:
-            self._throttle.warning("cannot wait for jobs: %s", translate(error))
+            self._throttle.warning("cannot wait for jobs: %s", understand(error))
             await asyncio.sleep(retry_delay(1))
             woken = None
         if woken is not None:

@@ -6,6 +6,7 @@ A list of running ids is walked when one leaves it, so a worker id should not ho
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from taskq.context import Context
@@ -16,6 +17,7 @@ from taskq.tasks import Task
 from taskq_worker.committer import Committer
 from taskq_worker.fetcher import Fetcher
 from taskq_worker.outcome import of_exception
+from taskq_worker.reporter import Reporter
 from taskq_worker.runner import Runner
 from taskq_worker.runs import Released, Run
 from taskq_worker.seat import LostId, Seat
@@ -36,7 +38,7 @@ class Lane:
         stores: "tuple[AsyncStore, AsyncStore, AsyncStore]",
         lease_ms: int,
         state: Any,
-        tell: Callable[[str, Context, dict[str, Any]], None],
+        reporter: Reporter,
         lost_id: LostId,
         ended: Callable[[Run], None],
     ) -> None:
@@ -46,10 +48,10 @@ class Lane:
         self._tasks = tasks
         self._runner = runner
         self._state = state
-        self._tell = tell
+        self._reporter = reporter
         self._ended = ended
         claiming, blocking, reporting = stores
-        self.committer = Committer(reporting, self._acknowledged)
+        self.committer = Committer(reporting, reporter, self._acknowledged)
         self.fetcher = Fetcher(
             claiming,
             blocking,
@@ -83,9 +85,9 @@ class Lane:
                 fence=int(claimed.fence),
                 created_at=claimed.created_at,
                 state=self._state,
-                tell=self._tell,
             )
             run = Run(claimed, seat, worker, context, timeout_ms / 1000)
+            context._tell = partial(self._reporter.tell, run)
             if not claimed.suspect:
                 # A suspect may have to wait for its turn: its clock starts with its process.
                 run.start_clock()

@@ -25,12 +25,13 @@ import taskq_worker
 from taskq import calls
 from taskq.aio import end_tasks
 from taskq.calls import Call, Failure
-from taskq.errors import ConfigError, TaskqError, Unavailable
+from taskq.errors import ConfigError, OutOfMemory, TaskqError, Unavailable
 from taskq.janitor import Janitor
 from taskq.keys import Keys, QueueKeys
 from taskq.registry import Registry, WorkerInfo, now_ms
 from taskq.settings import Settings
-from taskq.store import AsyncStore, retry_delay, translate
+from taskq.store import AsyncStore, retry_delay
+from taskq_worker.failures import understand
 from taskq_worker.options import EXIT_CONFIG, EXIT_STUBBORN, ChildOptions
 from taskq_worker.process import ChildProcess, become_subreaper, reap_orphans
 from taskq_worker.throttle import Throttle
@@ -117,6 +118,8 @@ class Supervisor:
         """Held while a child is started: until it is a member it must not be taken for an orphan."""
         self._failure: str | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._keepers: set[asyncio.Task[None]] = set()
+        """One per place of a child."""
         self._throttle = Throttle(logger)
         self.host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:60]
 
@@ -129,7 +132,7 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
         for _ in range(self._processes):
-            self._spawn(self._keep_child())
+            self._keep_another()
         services = [
             self._spawn(self._beat_forever()),
             self._spawn(self._listen_for_nudges()),
@@ -169,7 +172,7 @@ class Supervisor:
         for member in self._members:
             member.leaving = True
             member.process.channel.send("stop", grace=grace)
-        ends = [task for task in self._tasks if task.get_name() == "child"]
+        ends = list(self._keepers)
         if not ends:
             return
         await asyncio.wait(ends, timeout=grace + KILL_MARGIN_SECONDS)
@@ -181,11 +184,13 @@ class Supervisor:
 
     # --- one place for a child ------------------------------------------------------------------
 
+    def _keep_another(self) -> None:
+        keeper = self._spawn(self._keep_child())
+        self._keepers.add(keeper)
+        keeper.add_done_callback(self._keepers.discard)
+
     async def _keep_child(self) -> None:
         """Starts a child, and another whenever it dies, with a growing pause when that is quick."""
-        task = asyncio.current_task()
-        assert task is not None
-        task.set_name("child")
         quick_deaths = 0
         while not self._stopping.is_set():
             started = time.monotonic()
@@ -273,7 +278,7 @@ class Supervisor:
             try:
                 return await self._store.once(call)
             except Exception as error:
-                failure = error if isinstance(error, TaskqError) else translate(error)
+                failure = understand(error)
                 self._throttle.warning("cannot hand jobs back, will try again: %s", failure)
                 if not isinstance(failure, Unavailable) and tries > 5:
                     return None
@@ -286,34 +291,43 @@ class Supervisor:
 
     async def _listen(self, member: Member) -> None:
         async for message in member.process.channel.messages():
-            match message["op"]:
-                case "ready":
-                    await self._seat(member, message)
-                case "failed":
-                    if not any(m.ready for m in self._members):
-                        self._failure = message["message"]
-                    logger.error("child %d: %s", member.process.pid, message["message"])
-                case "lost":
-                    await self._replace_id(member, message["seat"], message["worker"])
-                case "will":
-                    member.will += message["jobs"]
-                    self._replace(member)
-                case "recycle":
-                    self._replace(member)
-                    member.process.channel.send("stop", grace=self._settings.grace_seconds)
+            try:
+                await self._hear(member, message)
+            except Exception:
+                # A child that cannot be heard would sit there without an id: it is replaced.
+                logger.exception("message of child %d", member.process.pid)
+                member.verdict = ("none", "supervisor failed")
+                member.process.kill_tree()
+
+    async def _hear(self, member: Member, message: dict[str, Any]) -> None:
+        match message["op"]:
+            case "ready":
+                await self._seat(member, message)
+            case "failed":
+                if not any(m.ready for m in self._members):
+                    self._failure = message["message"]
+                logger.error("child %d: %s", member.process.pid, message["message"])
+            case "lost":
+                await self._replace_id(member, message["seat"], message["worker"])
+            case "will":
+                member.will += message["jobs"]
+                self._replace(member)
+            case "recycle":
+                self._replace(member)
+                member.process.channel.send("stop", grace=self._settings.grace_seconds)
 
     def _replace(self, member: Member) -> None:
         """Starts the successor before this one is gone, so that its place is never empty."""
         if not member.leaving and not self._stopping.is_set():
             member.leaving = True
-            self._spawn(self._keep_child())
+            self._keep_another()
 
     async def _seat(self, member: Member, message: dict[str, Any]) -> None:
         member.queues, member.types = message["queues"], message["types"]
         member.schemas = message["schemas"]
         self._janitor.serve(*member.queues)
         for queue in member.queues:
-            await self._patiently_know(queue)
+            await self._know(queue)
         for number, queue in message["seats"]:
             await self._give_id(member, SeatRecord(number, queue, self._new_id(member.process.pid)))
         member.ready = True
@@ -327,15 +341,24 @@ class Supervisor:
         with contextlib.suppress(TaskqError):
             await self._tell(member, member.schemas)
 
-    async def _patiently_know(self, queue: str) -> None:
+    async def _know(self, queue: str) -> None:
+        """Enters the queue in the registry; where memory is full the janitor does it later."""
         tries = 0
         while True:
             try:
                 await self._store.know_queue(queue)
+            except OutOfMemory as error:
+                self._throttle.warning(
+                    "queue %s: not entered in the registry yet: %s", queue, error
+                )
+                return
             except Unavailable as error:
                 self._throttle.warning("waiting for Redis: %s", error)
                 await asyncio.sleep(retry_delay(tries))
                 tries += 1
+            except TaskqError as error:
+                logger.error("queue %s: not entered in the registry: %s", queue, error)
+                return
             else:
                 return
 
@@ -372,7 +395,7 @@ class Supervisor:
             try:
                 await self._beat()
             except Exception as error:
-                failure = error if isinstance(error, TaskqError) else translate(error)
+                failure = understand(error)
                 self._throttle.warning("cannot renew leases: %s", failure)
                 await asyncio.sleep(retry_delay(3))
                 continue
@@ -456,7 +479,7 @@ class Supervisor:
                 nudge = await self._blocking.redis.blpop(names, 1.0)
                 tries = 0
             except Exception as error:
-                self._throttle.warning("cannot listen: %s", translate(error))
+                self._throttle.warning("cannot listen: %s", understand(error))
                 await asyncio.sleep(retry_delay(tries))
                 tries += 1
                 continue

@@ -64,7 +64,7 @@ class _Sender:
         with self._lock, contextlib.suppress(OSError):
             self._socket.sendall(json.dumps(message).encode() + b"\n")
 
-    def tell(self, kind: str, context: Context, message: dict[str, Any]) -> None:
+    def tell(self, kind: str, message: dict[str, Any]) -> None:
         self.send(op=kind, message=message)
 
 

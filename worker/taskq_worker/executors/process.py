@@ -10,6 +10,7 @@ import multiprocessing
 import os
 import signal
 import socket
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -23,6 +24,7 @@ from taskq_worker.process import describe_exit
 from taskq_worker.results import EncodedResult
 
 SUSPECTS_AT_ONCE = 16
+PROBATION_SECONDS = 5.0
 MEMORY_LOOK_SECONDS = 0.1
 LAST_WORDS_SECONDS = 1.0
 
@@ -41,10 +43,17 @@ class ProcessExecutor:
 
     async def run(self, order: Order) -> Any:
         """Raises ``RemoteError`` for what the function raised, ``ProcessDied`` when it left no word."""
-        if order.run.claimed.suspect:
-            async with self._suspects:
-                return await self._run(order)
-        return await self._run(order)
+        if not order.run.claimed.suspect:
+            return await self._run(order)
+        await self._suspects.acquire()
+        # What has run so long without harm makes room for the next: long jobs do not hold up the others.
+        room = _Once(self._suspects.release)
+        timer = asyncio.get_running_loop().call_later(PROBATION_SECONDS, room)
+        try:
+            return await self._run(order)
+        finally:
+            timer.cancel()
+            room()
 
     async def _run(self, order: Order) -> Any:
         order.run.start_clock()
@@ -58,6 +67,18 @@ class ProcessExecutor:
 
     def close(self) -> None:
         return
+
+
+class _Once:
+    """A call that has an effect the first time only."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action: Callable[[], None] | None = action
+
+    def __call__(self) -> None:
+        action, self._action = self._action, None
+        if action is not None:
+            action()
 
 
 class _Job:
@@ -130,7 +151,7 @@ class _Job:
         async for message in channel.messages():
             if message["op"] in ("progress", "log"):
                 if context._tell is not None:
-                    context._tell(message["op"], context, message["message"])
+                    context._tell(message["op"], message["message"])
             else:
                 self._last_words = message
 
