@@ -12,7 +12,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from taskq import calls
-from taskq.errors import TaskqError, Unavailable
+from taskq.errors import InvalidInput, TaskqError, Unavailable
+from taskq.ids import check_queue
 from taskq.keys import QueueKeys
 from taskq.store import AsyncStore
 
@@ -100,9 +101,11 @@ class Janitor:
                     done[duty] = done.get(duty, 0) + count
             except Unavailable:
                 raise
+            # One broken queue must not keep the others from their janitor.
             except TaskqError as error:
-                # One broken queue must not keep the others from their janitor.
                 logger.error("janitor: queue %s: %s", name, error)
+            except Exception:
+                logger.exception("janitor: queue %s", name)
         self.rounds += 1
         return done
 
@@ -115,7 +118,9 @@ class Janitor:
         members = (await self._store.pipeline(commands))[-1]
         if isinstance(members, Exception):
             raise TaskqError(f"{keys.queues} cannot be read: {members}")
-        return sorted(member.decode() for member in members)
+        return sorted(
+            name for member in members if _is_queue(name := member.decode(errors="replace"))
+        )
 
     async def _server(self) -> int:
         """Asks for the server's clock and memory; answers how far to squeeze."""
@@ -158,8 +163,7 @@ class Janitor:
         for name, tick in zip(names, ticks, strict=True):
             # Nine tenths: the round of another process a moment ago must not push ours a whole round on.
             wait = self._every * 1000 * rounds[name] * 0.9
-            last = int(float(tick)) if tick else 0
-            if not 0 <= now - last < wait or (squeeze and name == "trim"):
+            if not 0 <= now - _number(tick) < wait or (squeeze and name == "trim"):
                 due.append(name)
         if due:
             await self._store.pipeline(
@@ -216,3 +220,20 @@ class Janitor:
                 "queue %s: memory is short, %d ended jobs dropped early", keys.queue, total
             )
         return total
+
+
+def _is_queue(name: str) -> bool:
+    """Whether it can be one: what a foreign hand wrote into the registry is passed over."""
+    try:
+        check_queue(name)
+    except InvalidInput:
+        return False
+    return True
+
+
+def _number(tick: bytes | None) -> float:
+    """A tick that is none counts as long ago."""
+    try:
+        return float(tick or 0)
+    except ValueError:
+        return 0.0

@@ -104,16 +104,16 @@ class Registry:
         (ids,) = await self._store.pipeline([("ZRANGE", keys.workers, 0, 999)])
         if isinstance(ids, Exception) or not ids:
             return []
-        names = [worker.decode() for worker in ids]
+        names = [worker.decode(errors="replace") for worker in ids]
         records = await self._store.pipeline([("HGETALL", keys.worker(name)) for name in names])
         out, gone = [], []
-        for name, record in zip(names, records, strict=True):
+        for worker, name, record in zip(ids, names, records, strict=True):
             if isinstance(record, Exception) or not record:
-                gone.append(name)
+                gone.append(worker)
             else:
                 out.append(WorkerInfo.parse(name, _decoded(record)))
         if gone:
-            await self.forget(*gone)
+            await self._store.pipeline([("ZREM", keys.workers, *gone)])
         return out
 
     async def types(self) -> dict[str, Any]:

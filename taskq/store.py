@@ -213,9 +213,10 @@ class AsyncStore:
     async def once(self, call: Call[T]) -> T:
         """Sends a call once; redis-py's errors pass through."""
         try:
-            reply = await self._execute(*_evalsha(call))
+            reply = await _cancellable(self._execute(*_evalsha(call)))
         except rx.NoScriptError:
-            reply = await self._execute(*_eval(call, _body(self.redis, call.script)))
+            body = _body(self.redis, call.script)
+            reply = await _cancellable(self._execute(*_eval(call, body)))
         return call.parse(reply)
 
     async def retrying(
@@ -238,7 +239,9 @@ class AsyncStore:
     async def know_queue(self, queue: str) -> None:
         """Enters the queue in the registry before its first job: janitors find their work by it."""
         if queue not in self._known_queues:
-            await self.retrying(lambda: _awaitable(self.redis.sadd(self.keys.queues, queue)))
+            await self.retrying(
+                lambda: _cancellable(self._execute("SADD", self.keys.queues, queue))
+            )
             self._known_queues.add(queue)
 
     async def pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -248,7 +251,7 @@ class AsyncStore:
             pipe = self.redis.pipeline(transaction=False)
             for command in commands:
                 pipe.execute_command(*command)
-            return list(await pipe.execute(raise_on_error=False))
+            return list(await _cancellable(pipe.execute(raise_on_error=False)))
 
         return await self.retrying(action)
 
@@ -256,8 +259,18 @@ class AsyncStore:
         await self.redis.aclose()
 
 
-async def _awaitable(value: Any) -> Any:
-    return await value
+async def _cancellable(reply: Awaitable[T]) -> T:
+    """Awaits redis-py so that a cancellation is always raised.
+
+    It sends under ``asyncio.wait_for``, which before Python 3.12 drops one that comes at the moment when the
+    bytes are out; whoever cancelled would wait for ever.
+    """
+    task = asyncio.current_task()
+    before = task.cancelling() if task is not None else 0
+    value = await reply
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
+    return value
 
 
 def _body(client: Any, script: Script) -> str:

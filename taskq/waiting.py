@@ -8,60 +8,99 @@ from typing import Any
 
 import redis
 
-from taskq.aio import end_tasks
 from taskq.store import AsyncStore, retry_delay
+
+LINGER_SECONDS = 10.0
+"""How long the connection is kept when nobody waits."""
 
 
 class Waiters:
-    """Wakes waiters when a message comes on their channel.
+    """Wakes waiters when a message comes on their channel, and when their subscription begins.
 
-    A notice may be lost with its connection; waiters look again by themselves from time to time.
+    A notice may be lost with its connection; waiters look again by themselves from time to time. One task
+    owns the connection: waiters only say what they want, so that one that is cancelled leaves nothing
+    half done, and nobody writes to a connection that somebody else is just making anew.
     """
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
         self._events: dict[str, set[asyncio.Event]] = defaultdict(set)
-        self._pubsub: Any = None
-        self._reader: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self._owner: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
     async def listen(self, channel: str) -> AsyncIterator[asyncio.Event]:
-        """An event that is set by each message on ``channel`` from now on."""
+        """An event that is set when the subscription begins, and by each message on ``channel``."""
         event = asyncio.Event()
         self._events[channel].add(event)
+        self._changed.set()
+        if self._owner is None or self._owner.done():
+            self._owner = asyncio.create_task(self._own())
         try:
-            await self._subscribe(channel)
             yield event
         finally:
             self._events[channel].discard(event)
             if not self._events[channel]:
                 del self._events[channel]
-                with contextlib.suppress(redis.RedisError, OSError):
-                    await self._pubsub.unsubscribe(channel)
+                self._changed.set()
 
-    async def _subscribe(self, channel: str) -> None:
-        if self._pubsub is None:
-            self._pubsub = self._store.redis.pubsub()
-        await self._store.retrying(lambda: self._pubsub.subscribe(channel))
-        if self._reader is None or self._reader.done():
-            self._reader = asyncio.create_task(self._read())
-
-    async def _read(self) -> None:
+    async def _own(self) -> None:
+        """Connects, again and again, for as long as somebody waits."""
         tries = 0
         while self._events:
+            connection = self._make_connection()
             try:
-                message = await self._pubsub.get_message(timeout=1.0)
+                await connection.connect()
                 tries = 0
+                await self._follow(connection)
             except (redis.RedisError, OSError):
-                # redis-py subscribes again when it reconnects; what was said meanwhile is looked up.
                 await asyncio.sleep(retry_delay(tries))
                 tries += 1
-                continue
-            if message is not None and message["type"] in ("message", "subscribe"):
-                for event in self._events.get(message["channel"].decode(), ()):
-                    event.set()
+            finally:
+                await connection.disconnect(nowait=True)
+
+    def _make_connection(self) -> Any:
+        pool: Any = self._store.redis.connection_pool
+        # It is silent most of the time: no timeout of a read must end it.
+        options = {**pool.connection_kwargs, "socket_timeout": None, "protocol": 2}
+        return pool.connection_class(**options)
+
+    async def _follow(self, connection: Any) -> None:
+        """Subscribes to what is waited for and passes messages on, until nobody waits for a while."""
+        subscribed: set[str] = set()
+        read: asyncio.Task[Any] = asyncio.create_task(connection.read_response())
+        try:
+            while True:
+                self._changed.clear()
+                wanted = set(self._events)
+                if wanted - subscribed:
+                    await connection.send_command("SUBSCRIBE", *(wanted - subscribed))
+                if subscribed - wanted:
+                    await connection.send_command("UNSUBSCRIBE", *(subscribed - wanted))
+                subscribed = wanted
+                changed = asyncio.create_task(self._changed.wait())
+                done, _ = await asyncio.wait(
+                    {read, changed},
+                    timeout=None if wanted else LINGER_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                changed.cancel()
+                if not done:
+                    return
+                if read in done:
+                    self._pass_on(read.result())
+                    read = asyncio.create_task(connection.read_response())
+        finally:
+            read.cancel()
+            await asyncio.gather(read, return_exceptions=True)
+
+    def _pass_on(self, message: Any) -> None:
+        kind, channel = message[0], message[1]
+        if kind in (b"message", b"subscribe"):
+            for event in self._events.get(channel.decode(), ()):
+                event.set()
 
     async def close(self) -> None:
-        await end_tasks(self._reader)
-        if self._pubsub is not None:
-            await self._pubsub.aclose()
+        if self._owner is not None:
+            self._owner.cancel()
+            await asyncio.gather(self._owner, return_exceptions=True)

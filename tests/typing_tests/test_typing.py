@@ -13,6 +13,7 @@ ROOT = HERE.parent.parent
 
 @pytest.mark.slow
 def test_submissions_are_typed_like_the_function(tmp_path: Path) -> None:
+    pytest.importorskip("mypy")
     config = tmp_path / "mypy.ini"
     config.write_text("[mypy]\nstrict = True\n")
     cache = os.environ.get("MYPY_CACHE_DIR", str(ROOT / ".mypy_cache" / "typing_tests"))

@@ -1,0 +1,93 @@
+"""What workers tell about themselves, and what is made of records that are gone or spoilt."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import redis
+
+from taskq.keys import Keys
+from taskq.registry import Registry, WorkerInfo, now_ms
+from taskq.store import AsyncStore
+
+KEYS = Keys()
+ONE = WorkerInfo("w1", "host", 7, 6, "0.1", 1000, 2000, "running", ("a", "b"), ("mail",), 100, 3)
+
+
+@pytest.fixture
+async def registry(redis_url: str) -> AsyncIterator[Registry]:
+    store = AsyncStore.from_url(redis_url, KEYS)
+    yield Registry(store, ttl_seconds=60)
+    await store.close()
+
+
+@pytest.fixture
+def raw(redis_url: str) -> Iterator[Any]:
+    with redis.Redis.from_url(redis_url) as client:
+        yield client
+
+
+async def test_there_and_back(registry: Registry) -> None:
+    assert await registry.workers() == []
+    await registry.tell(ONE)
+    assert await registry.workers() == [ONE]
+    assert WorkerInfo.parse("w1", ONE.fields()) == ONE
+    bare = WorkerInfo("w2", "", 0, 0, "", 0, 3000, "", (), (), 0, 0)
+    await registry.tell(bare)
+    assert await registry.workers() == [ONE, bare]
+
+
+async def test_a_record_is_renewed_and_runs_out(registry: Registry, raw: Any) -> None:
+    await registry.tell(ONE)
+    await registry.tell(replace(ONE, busy=9, seen_at=4000))
+    (worker,) = await registry.workers()
+    assert (worker.busy, worker.seen_at) == (9, 4000)
+    assert 59_000 < raw.pttl(KEYS.worker("w1")) <= 60_000
+    raw.delete(KEYS.worker("w1"))
+    assert await registry.workers() == []
+    assert raw.zcard(KEYS.workers) == 0
+
+
+async def test_one_may_be_forgotten(registry: Registry, raw: Any) -> None:
+    await registry.tell(ONE)
+    await registry.tell(replace(ONE, id="w2"))
+    await registry.forget("w1")
+    await registry.forget()
+    assert [worker.id for worker in await registry.workers()] == ["w2"]
+    assert raw.exists(KEYS.worker("w1")) == 0
+
+
+async def test_types_are_published(registry: Registry) -> None:
+    assert await registry.types() == {}
+    await registry.tell(ONE, {"mail": {"schema": {"type": "object"}}, "sms": None})
+    assert await registry.types() == {"mail": {"schema": {"type": "object"}}, "sms": None}
+    await registry.tell(ONE, {"mail": 2})
+    assert await registry.types() == {"mail": 2, "sms": None}
+
+
+async def test_spoilt_records_do_not_hide_the_others(registry: Registry, raw: Any) -> None:
+    await registry.tell(ONE, {"mail": 1})
+    await registry.tell(replace(ONE, id="w2"))
+    await registry.tell(replace(ONE, id="w3"))
+    raw.hset(KEYS.worker("w2"), mapping={"pid": "x", "slots": "1.5", "host": b"\xff"})
+    raw.delete(KEYS.worker("w3"))
+    raw.set(KEYS.worker("w3"), "text")
+    raw.zadd(KEYS.workers, {b"\xff": 5})
+    raw.hset(KEYS.types, "broken", "{")
+    workers = {worker.id: worker for worker in await registry.workers()}
+    assert workers["w1"] == ONE
+    assert (workers["w2"].pid, workers["w2"].host) == (0, "\ufffd")
+    assert (await registry.types())["mail"] == 1
+
+
+async def test_keys_of_the_wrong_type_are_an_empty_answer(registry: Registry, raw: Any) -> None:
+    raw.set(KEYS.workers, "text")
+    raw.set(KEYS.types, "text")
+    assert await registry.workers() == []
+    assert await registry.types() == {}
+
+
+def test_the_clock_of_records_is_in_milliseconds() -> None:
+    assert abs(now_ms() - time.time() * 1000) < 1000
