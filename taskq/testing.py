@@ -272,7 +272,7 @@ class _Run:
         failure = Failure(job.ulid, job.fence, text.encode(errors="replace"), delay_ms, attempts)
         return calls.fail(keys, worker, [failure])
 
-    def _tell(self, kind: str, context: Context, message: dict[str, Any]) -> None:
+    def _tell(self, kind: str, message: dict[str, Any]) -> None:
         """From any thread."""
         text = json.dumps({**message, "at": int(self._worker._clock.ms)}, ensure_ascii=False)
         self._told.append((kind, text.encode(errors="replace")))

@@ -142,7 +142,7 @@ class Machine(RuleBasedStateMachine):
             self.claims += [(job.ulid, worker, int(job.fence)) for job in reply.jobs]
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), how=st.sampled_from(["finish", "fail", "fatal", "release", "snooze"]))
+    @rule(data=st.data(), how=st.sampled_from(["finish", "fail", "fatal", "crash", "release", "snooze"]))
     def report(self, data: st.DataObject, how: str) -> None:
         """Any claim that ever was, so that late and repeated reports are common."""
         now = self.tick()
@@ -157,6 +157,8 @@ class Machine(RuleBasedStateMachine):
             self.model.end(job, "succeeded")
         elif how in ("fail", "fatal"):
             self.model.fail(job, now + 2_000, 3 if how == "fail" else 0)
+        elif how == "crash":
+            self.model.crash(job)
         elif how == "release":
             self.model.requeue(job)
         elif job.cancel:
@@ -341,6 +343,8 @@ class Machine(RuleBasedStateMachine):
 def _report(keys: Any, how: str, worker: str, ulid: str, fence: str) -> Any:
     if how == "finish":
         return lambda now: calls.finish(keys, worker, [Success(ulid, fence, b"1")], now=now)
+    if how == "crash":
+        return lambda now: calls.crash(keys, worker, [(ulid, fence, "died")], now=now)
     if how == "release":
         return lambda now: calls.release(keys, worker, [(ulid, fence)], "stop", now=now)
     if how == "snooze":

@@ -112,6 +112,13 @@ class PlainQueue:
         else:
             job.state, job.place = "retrying", due
 
+    def crash(self, job: PlainJob) -> None:
+        job.crashes += 1
+        if job.crashes >= MAX_CRASHES and not job.cancel:
+            self.end(job, "failed")
+        else:
+            self.requeue(job)
+
     def reap(self, worker: str, counter: str) -> None:
         self.dead.add(worker)
         self.leases.pop(worker, None)

@@ -31,6 +31,7 @@ FENCED: dict[str, Send] = {
     "fail": lambda b, r: calls.fail(
         b.keys, r.worker, [Failure(JOB, r.fence, b'{"type":"E"}', MINUTE, 3)], now=b.now
     ),
+    "crash": lambda b, r: calls.crash(b.keys, r.worker, [(JOB, r.fence, "signal 9")], now=b.now),
     "release": lambda b, r: calls.release(b.keys, r.worker, [(JOB, r.fence)], "stop", now=b.now),
     "snooze": lambda b, r: calls.snooze(b.keys, r.worker, [(JOB, r.fence, MINUTE)], now=b.now),
     "reconcile": lambda b, r: calls.reconcile(b.keys, r.worker, 9, [(JOB, r.fence)], now=b.now),
@@ -55,6 +56,9 @@ SENDS: dict[str, Send] = {
     ),
     "fail for good": lambda b, r: calls.fail(
         b.keys, r.worker, [Failure(JOB, r.fence, b'{"type":"E"}', MINUTE, 0)], now=b.now
+    ),
+    "crash for good": lambda b, r: calls.crash(
+        b.keys, r.worker, [(JOB, r.fence, "signal 9")], max_crashes=1, now=b.now
     ),
     "reap": lambda b, r: calls.reap(b.keys, lease_ms=LEASE, now=b.now),
     "reap one": lambda b, r: calls.reap(

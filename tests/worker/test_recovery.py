@@ -37,14 +37,15 @@ def finish_all(place: Site, jobs: list[JobHandle[str]], seconds: float = 20) -> 
 
 
 def test_killed_child(place: Site) -> None:
-    """kill -9 of a child with 50 running jobs: all start again in under a second or two, none is lost."""
+    """kill -9 of a child with 50 running jobs: all start again, none is lost."""
     worker = place.worker("-c", "50", "--processes", "2")
     jobs = submit_gated(place, 50)
     holders = Counter(start.pid for start in place.ledger.starts())
     victim, held = holders.most_common(1)[0]
     killed_at = time.time()
     os.kill(victim, signal.SIGKILL)
-    until(lambda: len(place.ledger.starts()) == 50 + held, 10, "its jobs start again")
+    # In processes of their own now, sixteen at a time: one of them may have been the culprit.
+    until(lambda: len(place.ledger.starts()) == 50 + held, 25, "its jobs start again")
     again = [start for start in place.ledger.starts() if start.attempt == 2]
     assert len(again) == held
     assert min(start.at for start in again) - killed_at < 3

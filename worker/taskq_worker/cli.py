@@ -8,6 +8,7 @@ import signal
 import click
 
 from taskq.errors import Unavailable
+from taskq.ids import check_queue
 from taskq.janitor import Janitor
 from taskq.keys import Keys
 from taskq.log import configure_logging
@@ -95,7 +96,7 @@ def worker(
         redis_url=redis_url, namespace=namespace, grace_seconds=grace, log_level=log_level
     )
     configure_logging(settings)
-    names = [name.strip() for name in queues.split(",") if name.strip()]
+    names = [check_queue(name.strip()) for name in queues.split(",") if name.strip()]
 
     async def serve() -> int:
         await check_at_start(settings)

@@ -5,6 +5,7 @@ then, it counts.
 """
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -103,6 +104,8 @@ class Committer:
                 logger.warning(
                     "job %s: late report refused (%s), it runs elsewhere", run.job_id, word
                 )
+            elif isinstance(run.outcome, (Failed, Crashed)):
+                _log_end(run, run.outcome, word)
             elif word == "BROKEN":
                 logger.error("job %s: its keys are broken, run `taskq doctor`", run.job_id)
             self._acknowledged(run)
@@ -115,6 +118,25 @@ class Committer:
             return
         for run in runs:
             await self._send(_call(run.worker, [run]), [run])
+
+
+def _log_end(run: Run, outcome: Failed | Crashed, word: str) -> None:
+    """One line a failed run, so that nobody has to look at Redis to learn that code raises."""
+    name = f"{run.job_id} {run.claimed.job_type}"
+    if isinstance(outcome, Crashed):
+        logger.warning("%s crashed: %s; %s", name, outcome.reason, word.lower())
+        return
+    error = json.loads(outcome.error)
+    text = f"{error['type']}: {error['message'][:300]}"
+    count = f"failure {run.claimed.failures + 1}"
+    match word:
+        case "RETRYING":
+            logger.warning("%s %s: %s; again in %.1f s", name, count, text, outcome.delay_ms / 1000)
+        case "CANCELLED":
+            logger.info("%s cancelled", name)
+        case _:
+            logger.error("%s %s, the last: %s", name, count, text)
+    logger.debug("%s\n%s", name, error.get("traceback", ""))
 
 
 def _bounded(runs: list[Run]) -> list[list[Run]]:

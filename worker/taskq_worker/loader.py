@@ -3,6 +3,7 @@
 import importlib
 import logging
 import sys
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -37,7 +38,8 @@ def load_app(path: str | None, settings: Settings, *, builtins: bool = False) ->
 
 def _import(path: str) -> TaskQ:
     module_name, _, attribute = path.partition(":")
-    if not module_name or not attribute:
+    module_name = module_name.removesuffix(".py")
+    if not attribute or not all(part.isidentifier() for part in module_name.split(".")):
         raise ConfigError(f"-A {path!r} must look like package.module:app")
     if "" not in sys.path and "." not in sys.path:
         sys.path.insert(0, "")
@@ -51,9 +53,10 @@ def _import(path: str) -> TaskQ:
         raise ConfigError(
             f"-A {path}: the module needs {error.name!r}, which is not installed"
         ) from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(
             f"-A {path}: importing {module_name!r} failed: {type(error).__name__}: {error}"
+            f"{_where(error)}"
         ) from error
     try:
         app = getattr(module, attribute)
@@ -64,6 +67,16 @@ def _import(path: str) -> TaskQ:
     if not isinstance(app, TaskQ):
         raise ConfigError(f"-A {path}: is a {type(app).__name__}, not a taskq.TaskQ")
     return app
+
+
+def _where(error: BaseException) -> str:
+    """``" (file.py:12)"``: the innermost line that is no part of Python's own import machinery."""
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith("<frozen") and frame.filename != __file__
+    ]
+    return f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
 
 
 def add_builtins(app: TaskQ, settings: Settings) -> None:

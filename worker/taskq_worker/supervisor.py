@@ -305,8 +305,10 @@ class Supervisor:
                 await self._seat(member, message)
             case "failed":
                 if not any(m.ready for m in self._members):
+                    # Told once, by the command, when all is over.
                     self._failure = message["message"]
-                logger.error("child %d: %s", member.process.pid, message["message"])
+                else:
+                    logger.error("child %d: %s", member.process.pid, message["message"])
             case "lost":
                 await self._replace_id(member, message["seat"], message["worker"])
             case "will":

@@ -24,7 +24,7 @@ from taskq_worker.process import describe_exit
 from taskq_worker.results import EncodedResult
 
 SUSPECTS_AT_ONCE = 16
-PROBATION_SECONDS = 5.0
+PROBATION_SECONDS = 2.0
 MEMORY_LOOK_SECONDS = 0.1
 LAST_WORDS_SECONDS = 1.0
 
