@@ -89,7 +89,7 @@ class Context:
 
     @property
     def stop_reason(self) -> str | None:
-        """Why to stop: ``cancelled``, ``timeout``, ``stop``, ``lease_lost``; None to go on."""
+        """Why to stop: ``cancelled``, ``timeout``, ``stop``, ``memory``, ``lease_lost``; None to go on."""
         return self._stop_reason
 
     def raise_if_cancelled(self) -> None:

@@ -264,3 +264,11 @@ async def swallows(ctx: Context) -> None:
             await asyncio.sleep(60)
         except asyncio.CancelledError:
             continue
+
+
+@app.task(max_attempts=1)
+async def grows(ctx: Context, mib: int) -> None:
+    _start(ctx)
+    held = bytearray(mib * 1_048_576)
+    while held:
+        await asyncio.sleep(60)

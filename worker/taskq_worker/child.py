@@ -54,6 +54,7 @@ class Child:
         self._seats: list[Seat] = []
         self._stop = asyncio.Event()
         self._stop_grace = settings.grace_seconds
+        self._stop_reason = "stop"
         self._orphaned = False
         self._stubborn = False
         self._finished = 0
@@ -101,16 +102,17 @@ class Child:
         lanes = -(-slots // MAX_SLOTS)
         self._stores: list[AsyncStore] = []
         self._reporter = Reporter(self._store(keys))
+        self._processes = ProcessExecutor(
+            {
+                "app": self._options.app,
+                "builtins": self._options.builtins,
+                "settings": self._options.settings,
+            }
+        )
         self._executors: dict[str, Executor] = {
             "async": CoroutineExecutor(),
             "thread": ThreadExecutor(slots),
-            "process": ProcessExecutor(
-                {
-                    "app": self._options.app,
-                    "builtins": self._options.builtins,
-                    "settings": self._options.settings,
-                }
-            ),
+            "process": self._processes,
         }
         runner = Runner(app.tasks, app.middlewares, self._executors)
         for index in range(lanes):
@@ -172,8 +174,11 @@ class Child:
             case "quiet":
                 for lane in self._lanes:
                     lane.fetcher.quiet = True
+            case "kill":
+                self._processes.kill(message["pid"], message["reason"])
             case "stop":
                 self._stop_grace = message["grace"]
+                self._stop_reason = message.get("reason", "stop")
                 self._stop.set()
 
     def _take_id(self, seat: Seat, worker: str, lost: str | None) -> None:
@@ -305,7 +310,7 @@ class Child:
         await self._until(lambda: not self._awaited() and self._claims_answered(), until)
         now = time.monotonic()
         for run in self._runs():
-            run.ask_to_stop("stop", now)
+            run.ask_to_stop(self._stop_reason, now)
         await self._until(lambda: not self._awaited() and self._claims_answered(), now + 1.0)
         flush = asyncio.gather(
             self._reporter.flush(), *(lane.committer.flushed() for lane in self._lanes)

@@ -74,6 +74,14 @@ async def check_at_start(settings: Settings) -> None:
     help="Replace a process after this many jobs (0: never).",
 )
 @click.option(
+    "--max-memory",
+    "max_memory_mb",
+    type=click.IntRange(0),
+    default=0,
+    metavar="MIB",
+    help="Replace a process that uses more, with all below it (0: never).",
+)
+@click.option(
     "--grace", type=float, help="Seconds that running jobs get at a stop (TASKQ_GRACE_SECONDS)."
 )
 @click.option("--redis-url", help="Server (TASKQ_REDIS_URL).")
@@ -86,6 +94,7 @@ def worker(
     concurrency: int,
     processes: int,
     max_jobs: int,
+    max_memory_mb: int,
     grace: float | None,
     redis_url: str | None,
     namespace: str | None,
@@ -108,6 +117,7 @@ def worker(
             slots=concurrency,
             processes=processes,
             max_jobs=max_jobs,
+            max_memory_mb=max_memory_mb,
         )
         return await supervisor.run()
 

@@ -19,6 +19,7 @@ from taskq_worker.runs import Crashed, Dropped, Failed, Outcome, Released, Run, 
 
 MAX_TEXT = 8_000
 MAX_MESSAGE = 2_000
+OUTGROWN = "its process grew past --max-memory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +90,8 @@ def of_exception(run: Run, task: Task[Any, Any] | None, error: BaseException) ->
         return timed_out(run, task)
     if verdict.kind == "cancelled" and reason == "stop":
         return Released("stop")
+    if verdict.kind == "cancelled" and reason == "memory":
+        return Crashed(OUTGROWN)
     if verdict.kind == "cancelled" and reason == "cancelled":
         return cancelled(run, task)
     if verdict.kind == "snoozed":
@@ -107,6 +110,8 @@ def _of_death(run: Run, task: Task[Any, Any] | None, reason: str) -> Outcome:
             return cancelled(run, task)
         case "stop":
             return Released("stop")
+        case "memory":
+            return Crashed(OUTGROWN)
         case _:
             return Crashed(reason)
 

@@ -32,7 +32,9 @@ from taskq.registry import Registry, WorkerInfo, now_ms
 from taskq.settings import Settings
 from taskq.store import AsyncStore, retry_delay
 from taskq_worker.failures import understand
+from taskq_worker.memory import FULL_AT, Usage, container_share, usage_of
 from taskq_worker.options import EXIT_CONFIG, EXIT_STUBBORN, ChildOptions
+from taskq_worker.outcome import OUTGROWN
 from taskq_worker.process import ChildProcess, become_subreaper, reap_orphans
 from taskq_worker.throttle import Throttle
 
@@ -88,6 +90,7 @@ class Supervisor:
         slots: int,
         processes: int,
         max_jobs: int = 0,
+        max_memory_mb: int = 0,
     ) -> None:
         self._settings = settings
         self._lease_ms = round(settings.lease_seconds * 1000)
@@ -101,6 +104,7 @@ class Supervisor:
             {**settings.model_dump(exclude={"api_keys"}), "redis_url": settings.redis_url},
         )
         self._processes = processes
+        self._max_memory = max_memory_mb * 1_048_576
         self._keys = Keys(settings.namespace)
         self._store = AsyncStore.from_url(settings.redis_url, self._keys)
         self._blocking = AsyncStore.from_url(settings.redis_url, self._keys)
@@ -137,6 +141,7 @@ class Supervisor:
             self._spawn(self._beat_forever()),
             self._spawn(self._listen_for_nudges()),
             self._spawn(self._janitor.run()),
+            self._spawn(self._watch_memory()),
         ]
         await self._stopping.wait()
         await self._stop_children()
@@ -462,6 +467,46 @@ class Supervisor:
         logger.error("child %d: no life for %.1f s: %s", member.process.pid, silent, reason)
         member.process.kill_tree()
         return False
+
+    async def _watch_memory(self) -> None:
+        """Ends the largest process before the kernel ends the container; replaces what outgrew its cap."""
+        while True:
+            usage = {m: usage_of(m.process.pid) for m in self._members if m.ready}
+            share = container_share()
+            if share is not None and share > FULL_AT:
+                everything = [use for uses in usage.values() for use in uses]
+                self._end_largest(everything, f"container memory at {share:.0%}")
+            for member, uses in usage.items():
+                used = sum(use.rss for use in uses)
+                if self._max_memory and used > self._max_memory and not member.leaving:
+                    self._shrink(member, uses, used)
+            await asyncio.sleep(1.0)
+
+    def _shrink(self, member: Member, uses: list[Usage], used: int) -> None:
+        largest = max(uses, key=lambda use: use.rss)
+        if largest.pid != member.process.pid:
+            # The process of a single job: only that one is to blame.
+            member.process.channel.send("kill", pid=largest.pid, reason=OUTGROWN)
+            return
+        logger.warning("child %d uses %d MiB: replaced", member.process.pid, used >> 20)
+        self._replace(member)
+        # What then still runs may be what grew: it counts as crashed, or it would come back for ever.
+        member.verdict = ("crashes", OUTGROWN)
+        member.process.channel.send("stop", grace=self._settings.grace_seconds, reason="memory")
+
+    def _end_largest(self, processes: list[Usage], reason: str) -> None:
+        if not processes:
+            return
+        largest = max(processes, key=lambda use: use.rss)
+        logger.error("%s: ending process %d (%d MiB)", reason, largest.pid, largest.rss >> 20)
+        member = next((m for m in self._members if m.process.pid == largest.child), None)
+        if member is None:
+            return
+        if largest.pid == largest.child:
+            member.verdict = ("crashes", reason)
+            member.process.kill_tree()
+        else:
+            member.process.channel.send("kill", pid=largest.pid, reason=reason)
 
     async def _listen_for_nudges(self) -> None:
         """A cancel is heard at once instead of with the next beat."""

@@ -40,6 +40,13 @@ class ProcessExecutor:
             preload.append(handed["app"].partition(":")[0])
         self._context.set_forkserver_preload(preload)
         self._suspects = asyncio.Semaphore(SUSPECTS_AT_ONCE)
+        self._jobs: set[_Job] = set()
+
+    def kill(self, pid: int, reason: str) -> None:
+        """Ends the job that ``pid`` belongs to, for a reason that its error will name."""
+        for job in self._jobs:
+            if job.has(pid):
+                job.kill(reason)
 
     async def run(self, order: Order) -> Any:
         """Raises ``RemoteError`` for what the function raised, ``ProcessDied`` when it left no word."""
@@ -58,12 +65,14 @@ class ProcessExecutor:
     async def _run(self, order: Order) -> Any:
         order.run.start_clock()
         job = _Job(order)
+        self._jobs.add(job)
         try:
             await job.start(self._context, self._handed)
             return await job.outcome()
         finally:
             # Whatever ended the wait: the process and all it started are gone before anybody goes on.
             await _uncancelled(job.end())
+            self._jobs.discard(job)
 
     def close(self) -> None:
         return
@@ -165,10 +174,23 @@ class _Job:
                 tree = [process, *process.children(recursive=True)]
                 used = sum(part.memory_info().rss for part in tree)
                 if used > limit * 1_048_576:
-                    self._killed_for = f"used more than {limit} MiB of memory"
-                    self._kill()
+                    self.kill(f"used more than {limit} MiB of memory")
                     return
             await asyncio.sleep(MEMORY_LOOK_SECONDS)
+
+    def has(self, pid: int) -> bool:
+        """Whether ``pid`` is this job's process or one below it."""
+        if self._process is None or self._gone.is_set():
+            return False
+        with contextlib.suppress(psutil.Error):
+            process = psutil.Process(pid)
+            return self._process.pid in (pid, *(parent.pid for parent in process.parents()))
+        return False
+
+    def kill(self, reason: str) -> None:
+        """Ends it as a crash with this reason."""
+        self._killed_for = reason
+        self._kill()
 
     def _kill(self) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
