@@ -6,37 +6,29 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from dataclasses import fields
 from typing import (
     Any,
     Concatenate,
     Generic,
     ParamSpec,
     TypeAlias,
-    TypedDict,
     TypeVar,
     Unpack,
     overload,
 )
 
-from taskq import calls, codec
-from taskq.calls import delay_to_ms
+from taskq import codec
 from taskq.client import AsyncClient, SyncClient, refusal
 from taskq.context import Context
-from taskq.errors import ConfigError, InvalidInput, TaskNotFound
-from taskq.ids import (
-    UlidFactory,
-    check_job_type,
-    check_key,
-    check_queue,
-    deterministic_ulid,
-    join_id,
-)
-from taskq.model import Enqueued, Job, JobSpec
+from taskq.errors import ConfigError
+from taskq.handles import JobHandle
+from taskq.ids import UlidFactory, join_id
+from taskq.model import Enqueued, JobSpec
 from taskq.retry import Backoff
 from taskq.settings import Settings, load_settings
 from taskq.states import State
+from taskq.submission import SubmitKwargs, SubmitOptions, make_spec, run_at_ms, submit_options
 from taskq.tasks import Executor, Task, TaskOptions
 
 P = ParamSpec("P")
@@ -45,152 +37,6 @@ T = TypeVar("T")
 CallNext: TypeAlias = Callable[[], Awaitable[Any]]
 Middleware: TypeAlias = Callable[[Context, CallNext], Awaitable[Any]]
 Lifespan: TypeAlias = Callable[[], AbstractAsyncContextManager[Any]]
-
-
-@dataclass(frozen=True, slots=True)
-class SubmitOptions:
-    """What a submission may say apart from the task's arguments.
-
-    Seconds: ``delay`` from now, ``expires`` (how long it may wait), ``timeout`` (0: none), ``result_ttl``.
-    ``run_at`` needs a time zone. ``unique_key``: while a job with it lives, another is refused
-    (``UniqueHeld``). ``idempotency_key``: the same key and body again is the same job.
-    """
-
-    queue: str | None = None
-    priority: int | None = None
-    delay: float | None = None
-    run_at: datetime | None = None
-    expires: float | None = None
-    max_attempts: int | None = None
-    timeout: float | None = None
-    result_ttl: float | None = None
-    keep_payload: bool | None = None
-    unique_key: str | None = None
-    idempotency_key: str | None = None
-
-
-class SubmitKwargs(TypedDict, total=False):
-    """``SubmitOptions`` as keyword arguments."""
-
-    queue: str
-    priority: int
-    delay: float
-    run_at: datetime
-    expires: float
-    max_attempts: int
-    timeout: float
-    result_ttl: float
-    keep_payload: bool
-    unique_key: str
-    idempotency_key: str
-
-
-def _submit_options(options: SubmitKwargs) -> SubmitOptions:
-    unknown = options.keys() - {f.name for f in fields(SubmitOptions)}
-    if unknown:
-        raise InvalidInput(f"no submission option {min(unknown)!r}", field="options")
-    return SubmitOptions(**options)
-
-
-def run_at_ms(when: datetime) -> int:
-    """A point in time as ms since the epoch. Raises ``InvalidInput`` when it has no time zone."""
-    given: object = when
-    if not isinstance(given, datetime):
-        raise InvalidInput(f"run_at must be a datetime, not {given!r}", field="run_at")
-    if when.utcoffset() is None:
-        raise InvalidInput("run_at needs a time zone offset, such as +00:00", field="run_at")
-    return round(when.timestamp() * 1000)
-
-
-def _ms(seconds: float | None, field: str) -> int | None:
-    return None if seconds is None else delay_to_ms(seconds, field)
-
-
-def make_spec(
-    ulid: Callable[[], str],
-    job_type: str,
-    payload: bytes,
-    options: SubmitOptions,
-    defaults: TaskOptions | None = None,
-    *,
-    key_owner: str = "",
-) -> tuple[str, JobSpec]:
-    """(queue, job) of one submission; ``defaults`` are the task's, where it is known here.
-
-    An idempotency key, together with ``key_owner`` and the queue, becomes the id, and the digest of the
-    body tells a repeat from another use of the key. Raises ``InvalidInput``.
-    """
-    check_job_type(job_type)
-    base = defaults or TaskOptions()
-    queue = check_queue(options.queue if options.queue is not None else base.queue)
-    expires = options.expires if options.expires is not None else base.expires
-    spec = JobSpec(
-        id="",
-        job_type=job_type,
-        payload=payload,
-        priority=options.priority if options.priority is not None else base.priority,
-        delay_ms=_ms(options.delay, "delay"),
-        run_at_ms=None if options.run_at is None else run_at_ms(options.run_at),
-        expires_ms=_ms(expires, "expires"),
-        unique=options.unique_key,
-        max_attempts=options.max_attempts,
-        timeout_ms=_ms(options.timeout, "timeout"),
-        result_ttl_ms=_ms(options.result_ttl, "result_ttl"),
-        keep_payload=bool(options.keep_payload),
-    )
-    if options.idempotency_key is None:
-        return queue, replace(spec, id=ulid())
-    check_key(options.idempotency_key, "idempotency_key")
-    body = repr([getattr(spec, f.name) for f in fields(spec) if f.name != "payload"]).encode()
-    return queue, replace(
-        spec,
-        id=deterministic_ulid(key_owner, queue, options.idempotency_key),
-        digest=codec.digest(body, payload),
-        check=True,
-    )
-
-
-class JobHandle(Generic[R]):
-    """A submitted job. ``state`` is what it was when the submission was answered."""
-
-    def __init__(self, app: "TaskQ", job_id: str, state: State, created: bool) -> None:
-        self.id = job_id
-        self.state = state
-        self.created = created
-        """False when the id was known already: an idempotency key or a repeat."""
-        self._app = app
-
-    def __repr__(self) -> str:
-        return f"<JobHandle {self.id} {self.state}>"
-
-    async def result(self, timeout: float | None = None) -> R:
-        """Waits for the end, at most ``timeout`` seconds, and answers the result as JSON gives it.
-
-        Raises ``JobFailed``, ``JobCancelled``, ``ResultExpired``, ``ResultTimeout``, ``JobNotFound``.
-        """
-        result: R = await self._app.client().result(self.id, timeout)
-        return result
-
-    def result_sync(self, timeout: float | None = None) -> R:
-        """The same from sync code."""
-        result: R = self._app.sync_client().result(self.id, timeout)
-        return result
-
-    async def info(self) -> Job:
-        """All that is kept of the job now, with its history. Raises ``JobNotFound``."""
-        return await self._app.client().job(self.id)
-
-    def info_sync(self) -> Job:
-        """The same from sync code."""
-        return self._app.sync_client().job(self.id)
-
-    async def cancel(self) -> State:
-        """Cancels the job; a running one is asked to stop. Raises ``JobNotFound``, ``WrongState``."""
-        return await self._app.client().cancel(self.id)
-
-    def cancel_sync(self) -> State:
-        """The same from sync code."""
-        return self._app.sync_client().cancel(self.id)
 
 
 class BoundTask(Generic[P, R]):
@@ -236,7 +82,7 @@ class RegisteredTask(Task[P, R]):
 
     def options(self, **options: Unpack[SubmitKwargs]) -> BoundTask[P, R]:
         """Options apart from arguments; see ``SubmitOptions``. Raises ``InvalidInput``."""
-        return BoundTask(self._app, self, _submit_options(options))
+        return BoundTask(self._app, self, submit_options(options))
 
     def spec(self, *args: P.args, **kwargs: P.kwargs) -> tuple[str, JobSpec]:
         """The submission itself, for ``TaskQ.enqueue_many``: (queue, job)."""
@@ -380,7 +226,7 @@ class TaskQ:
         return self.spec(
             job_type,
             codec.dumps({} if payload is None else payload),
-            _submit_options(options),
+            submit_options(options),
             task.defaults if task else None,
         )
 
@@ -430,13 +276,6 @@ class TaskQ:
     def job(self, job_id: str) -> JobHandle[Any]:
         """A handle for a job that is known by its id; nothing is asked of Redis."""
         return JobHandle(self, job_id, State.QUEUED, False)
-
-    def get_task(self, name: str) -> Task[Any, Any]:
-        """The task of this name. Raises ``TaskNotFound``."""
-        try:
-            return self.tasks[name]
-        except KeyError:
-            raise TaskNotFound(f"no task {name!r} is registered") from None
 
     # --- connections ----------------------------------------------------------------------------
 
@@ -547,7 +386,6 @@ __all__ = [
     "RegisteredTask",
     "SubmitOptions",
     "TaskQ",
-    "calls",
     "make_spec",
     "run_at_ms",
 ]

@@ -80,6 +80,31 @@ def cancel_outcome(job_id: str, word: str, state: State | None) -> State:
     return State.RUNNING if word == "CANCELLING" else State.CANCELLED
 
 
+def seen(job: Job) -> tuple[str, str]:
+    """(ulid, fence) of the run that a retry is meant for: a later one is left alone."""
+    return job.ulid, "" if job.fence is None else str(job.fence)
+
+
+def retry_outcome(job: Job, word: str, detail: str | None) -> State:
+    """State after a retry of a job that was looked at before. Raises what refused it."""
+    if word == "QUEUED":
+        return State.QUEUED
+    if word == "NOT_FOUND":
+        raise JobNotFound(job.id)
+    if word == "UNIQUE":
+        raise UniqueHeld(job.unique_key or "", join_id(job.queue, detail or ""))
+    if word == "STALE":
+        raise WrongState(f"job {job.id} has run again since it was looked at; look again")
+    if word == "WRONG_STATE":
+        state = State(detail or job.state)
+        # It had failed a moment ago: this very call, whose first answer was lost, or somebody else's
+        # has retried it.
+        if job.state is State.FAILED and state is State.QUEUED:
+            return state
+        raise WrongState(f"only a failed job can be retried; {job.id} is {state}", state=state)
+    raise BrokenKey(f"a key of job {job.id} has the wrong type: run `taskq doctor`")
+
+
 class _Batcher:
     """Gathers submissions to one queue while a call is under way."""
 
@@ -197,6 +222,16 @@ class AsyncClient:
         )
         return cancel_outcome(job_id, word, state)
 
+    async def retry(self, job_id: str) -> State:
+        """Puts a failed job back in line, with its failures, crashes and losses forgotten.
+
+        Raises ``JobNotFound``, ``WrongState``, ``UniqueHeld``.
+        """
+        job = await self.job(job_id)
+        keys = self.store.keys.queue(job.queue)
+        ((word, detail),) = await self.store.run(calls.retry(keys, [seen(job)]))
+        return retry_outcome(job, word, detail)
+
     async def result(self, job_id: str, timeout: float | None = None) -> Any:
         """Waits for the job's end, at most ``timeout`` seconds; answers its result or raises how it ended."""
         if not await self.wait(job_id, timeout):
@@ -280,6 +315,16 @@ class SyncClient:
             calls.cancel(self.store.keys.queue(queue), [ulid], reason)
         )
         return cancel_outcome(job_id, word, state)
+
+    def retry(self, job_id: str) -> State:
+        """Puts a failed job back in line, with its failures, crashes and losses forgotten.
+
+        Raises ``JobNotFound``, ``WrongState``, ``UniqueHeld``.
+        """
+        job = self.job(job_id)
+        keys = self.store.keys.queue(job.queue)
+        ((word, detail),) = self.store.run(calls.retry(keys, [seen(job)]))
+        return retry_outcome(job, word, detail)
 
     def result(self, job_id: str, timeout: float | None = None) -> Any:
         """Waits for the job's end, at most ``timeout`` seconds; answers its result or raises how it ended."""

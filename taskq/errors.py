@@ -12,8 +12,7 @@ metrics count. The text says what went wrong and what to do about it::
     │   └── PayloadTooLarge       payload_too_large
     ├── NotFound                  not_found
     │   ├── JobNotFound           job_not_found
-    │   ├── QueueNotFound         queue_not_found
-    │   └── TaskNotFound          task_not_found         no such registered task
+    │   └── QueueNotFound         queue_not_found
     ├── Conflict                  conflict               the state does not allow it
     │   ├── WrongState            wrong_state
     │   ├── IdempotencyConflict   idempotency_conflict   same key, other body
@@ -105,12 +104,6 @@ class QueueNotFound(NotFound):
     def __init__(self, queue: str) -> None:
         super().__init__(f"no queue {queue!r}: a queue exists from its first job or setting on")
         self.queue = queue
-
-
-class TaskNotFound(NotFound):
-    """No task of this name is registered with the application."""
-
-    code = "task_not_found"
 
 
 class Conflict(TaskqError):

@@ -149,6 +149,21 @@ class Inspector:
         )
         return [_error(reply) for reply in replies]
 
+    async def ends(self, jobs: Sequence[Job]) -> list[tuple[str, str]]:
+        """(ulid, fence) of listed ended jobs, for a retry of the very runs that were listed; without those
+        that have moved on since."""
+        replies = await self._store.pipeline(
+            [
+                ("HMGET", self._store.keys.queue(job.queue).job(job.ulid), "finished_at", "fence")
+                for job in jobs
+            ]
+        )
+        return [
+            (job.ulid, (reply[1] or b"").decode(errors="replace"))
+            for job, reply in zip(jobs, replies, strict=True)
+            if isinstance(reply, list) and _time(reply[0]) == job.finished_at
+        ]
+
     async def workers(self) -> list[WorkerInfo]:
         """Workers that were seen lately."""
         return await Registry(self._store, ttl_seconds=60).workers()
@@ -229,6 +244,13 @@ def _error(reply: Any) -> dict[str, Any] | None:
     except ValueError:
         return None
     return error if isinstance(error, dict) else None
+
+
+def _time(value: bytes | None) -> int | None:
+    try:
+        return int(float(value or b""))
+    except (ValueError, OverflowError):
+        return None
 
 
 def unserved(info: QueueInfo, workers: Iterable[WorkerInfo]) -> list[str]:

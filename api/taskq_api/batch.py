@@ -6,11 +6,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from taskq import calls, codec
-from taskq.app import make_spec
 from taskq.client import AsyncClient, chunks, refusal, submit_specs
 from taskq.errors import TaskqError, Unavailable
 from taskq.ids import join_id
 from taskq.model import Enqueued, JobSpec
+from taskq.submission import make_spec
 from taskq.tasks import TaskOptions
 from taskq_api.errors import Refused, describe, document, invalid
 from taskq_api.schemas import BatchItem

@@ -36,7 +36,6 @@ CODES: dict[str, tuple[int, str]] = {
     "not_found": (404, "Nothing is here"),
     "job_not_found": (404, "There is no such job"),
     "queue_not_found": (404, "There is no such queue"),
-    "task_not_found": (404, "There is no such task"),
     "method_not_allowed": (405, "This method is not allowed here"),
     "conflict": (409, "The present state does not allow this"),
     "wrong_state": (409, "The job's state does not allow this"),

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 from pydantic.json_schema import models_json_schema
 
-from taskq.app import SubmitOptions
 from taskq.calls import MAX_ITEMS, SETTINGS, TEN_YEARS_MS
 from taskq.ordering import PRIORITY_MAX, PRIORITY_MIN
 from taskq.states import State
+from taskq.submission import SubmitOptions
 
 SECONDS_MAX = TEN_YEARS_MS // 1000
 NAME = r"^[A-Za-z_][A-Za-z0-9._-]{0,127}$"

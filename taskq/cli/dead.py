@@ -104,10 +104,11 @@ def retry(
     async def action(store: AsyncStore) -> tuple[int, int]:
         retried = total = 0
         async for jobs in _failed(store, name, job_type):
-            wanted = [(job.ulid, "") for job in jobs]
-            words = await store.run(calls.retry(store.keys.queue(name), wanted))
-            retried += sum(word == "QUEUED" for word, _ in words)
             total += len(jobs)
+            wanted = await Inspector(store).ends(jobs)
+            if wanted:
+                words = await store.run(calls.retry(store.keys.queue(name), wanted))
+                retried += sum(word == "QUEUED" for word, _ in words)
         return retried, total
 
     retried, total = run(redis_url, namespace, action)

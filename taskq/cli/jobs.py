@@ -5,10 +5,9 @@ from typing import Any
 
 import click
 
-from taskq import calls
 from taskq.cli.options import connection_options, cursor_options, json_option, run
 from taskq.cli.tables import age, dump, echo_json, note, plain, shorten, table
-from taskq.client import cancel_outcome
+from taskq.client import AsyncClient
 from taskq.errors import TaskqError
 from taskq.ids import split_id
 from taskq.inspector import STATE_ORDER, Inspector, JobPage, unserved
@@ -201,9 +200,7 @@ def cancel(job_ids: Sequence[str], redis_url: str | None, namespace: str | None)
     """Cancel jobs; running ones are asked to stop."""
 
     async def one(store: AsyncStore, job_id: str) -> str:
-        queue, ulid = split_id(job_id)
-        ((word, state),) = await store.run(calls.cancel(store.keys.queue(queue), [ulid]))
-        running = cancel_outcome(job_id, word, state) is State.RUNNING
+        running = await AsyncClient(store).cancel(job_id) is State.RUNNING
         return "asked to stop" if running else "cancelled"
 
     each(redis_url, namespace, job_ids, one)
@@ -218,21 +215,8 @@ def retry(job_ids: Sequence[str], redis_url: str | None, namespace: str | None) 
 
 
 async def retry_one(store: AsyncStore, job_id: str) -> str:
-    queue, ulid = split_id(job_id)
-    ((word, detail),) = await store.run(calls.retry(store.keys.queue(queue), [(ulid, "")]))
-    if word != "QUEUED":
-        raise TaskqError(f"job {job_id} {retry_refusal(queue, word, detail)}")
+    await AsyncClient(store).retry(job_id)
     return "queued again"
-
-
-def retry_refusal(queue: str, word: str, detail: str | None) -> str:
-    """Why a job was not retried, in words."""
-    reasons = {
-        "NOT_FOUND": "never existed or is no longer kept",
-        "WRONG_STATE": f"is {detail}: only failed jobs can be retried",
-        "UNIQUE": f"cannot be retried while {queue}:{detail} holds its unique key",
-    }
-    return reasons.get(word, "has a broken key: run `taskq doctor`")
 
 
 def each(redis_url: str | None, namespace: str | None, job_ids: Sequence[str], one: Any) -> None:

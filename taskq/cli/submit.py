@@ -7,7 +7,6 @@ from typing import Any
 import click
 
 from taskq import codec
-from taskq.app import SubmitOptions, make_spec
 from taskq.cli.options import connection_options, json_option, run, sync_client
 from taskq.cli.tables import dump, echo_json, note
 from taskq.client import SyncClient
@@ -17,6 +16,7 @@ from taskq.inspector import Inspector
 from taskq.model import Enqueued, JobSpec
 from taskq.present import job_to_dict
 from taskq.store import AsyncStore
+from taskq.submission import SubmitOptions, make_spec
 
 
 @click.command(short_help="Submit a job, and wait for its result if asked.")

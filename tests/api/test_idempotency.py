@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from taskq import TaskQ
+
 Check = Callable[..., dict[str, Any]]
 
 
@@ -73,3 +75,13 @@ async def test_two_api_keys_do_not_meet(run_api: Any) -> None:
         answers = [await post(api, "k", authorization=f"Bearer {key}") for key in ("one", "two")]
         assert [a.status_code for a in answers] == [201, 201]
         assert answers[0].json()["id"] != answers[1].json()["id"]
+
+
+async def test_python_and_rest_name_the_same_job(api: Any, redis_url: str) -> None:
+    first = await post(
+        api, "k", b'{"job_type":"echo","payload":{"a":1},"delay":1.5,"priority":0,"timeout":null}'
+    )
+    app = TaskQ(redis_url)
+    again = await app.submit("echo", {"a": 1}, idempotency_key="k", delay=1.5)
+    await app.close()
+    assert (again.id, again.created) == (first.json()["id"], False)

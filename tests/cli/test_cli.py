@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.queue import Bench
+from taskq import calls
 from taskq.cli import group, main
 from taskq.cli.tables import age, dump, plain, table
 from taskq.ids import UlidFactory
@@ -326,8 +327,33 @@ def test_jobs_are_cancelled_one_by_one(cli: Cli, q: Bench) -> None:
 def test_jobs_are_retried_one_by_one(cli: Cli, q: Bench) -> None:
     (job_id,) = failed(q)
     assert cli("jobs", "retry", job_id).stdout == f"{job_id}  queued again\n"
-    assert "is queued: only failed" in cli("jobs", "retry", job_id, code=1).stderr
+    refused = cli("jobs", "retry", job_id, code=1).stderr
+    assert f"only a failed job can be retried; {job_id} is queued" in refused
     assert "never existed" in cli("jobs", "retry", f"default:{ulid()}", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    "args", [["jobs", "retry"], ["dead", "retry"], ["dead", "retry", "--queue"]]
+)
+def test_a_late_retry_leaves_a_job_that_failed_again(
+    cli: Cli, q: Bench, monkeypatch: pytest.MonkeyPatch, args: list[str]
+) -> None:
+    """Between the look and the call somebody else has retried it, and it has failed once more."""
+    (job_id,) = failed(q)
+    retry = calls.retry
+
+    def late(*given: Any) -> Any:
+        q.run(retry(q.keys, [(job_id.split(":")[1], "")]))
+        q.fail(*q.take(), max_attempts=1)
+        return retry(*given)
+
+    monkeypatch.setattr(calls, "retry", late)
+    if args[-1] == "--queue":
+        result = cli(*args, "default")
+        assert result.stdout == "0 of 1 dead letters are queued again\n"
+    else:
+        assert "has run again" in cli(*args, job_id, code=1).stderr
+    assert cli.json("jobs", "show", job_id)["state"] == "failed"
 
 
 # --- dead letters -----------------------------------------------------------------------------------

@@ -536,6 +536,70 @@ async def test_cancel_says_what_became_of_it(app: TaskQ, bench: Bench) -> None:
     bench.finish(*first)
 
 
+async def test_retry_puts_a_failed_job_back(app: TaskQ, bench: Bench) -> None:
+    for retry in (JobHandle.retry, lambda job: asyncio.to_thread(job.retry_sync)):
+        job = await app.submit(TYPE)
+        bench.fail(*bench.take(), max_attempts=1)
+        assert await retry(job) is State.QUEUED
+        assert ((await job.info()).state, (await job.info()).failures) == (State.QUEUED, 0)
+        for _ in range(2):
+            with pytest.raises(WrongState, match="only a failed job can be retried") as refused:
+                await retry(job)
+            assert refused.value.state == "queued"
+        bench.finish(*bench.take())
+
+
+async def test_retry_says_what_keeps_it_from_it(app: TaskQ, raw: Any, bench: Bench) -> None:
+    with pytest.raises(JobNotFound):
+        await app.client().retry(f"{QUEUE}:{ulid()}")
+    job = await app.submit(TYPE, unique_key="k")
+    bench.fail(*bench.take(), max_attempts=1)
+    holder = await app.submit(TYPE, unique_key="k")
+    with pytest.raises(UniqueHeld) as held:
+        job.retry_sync()
+    assert held.value.job_id == holder.id
+    await holder.cancel()
+    raw.delete(bench.keys.ready(TYPE))
+    raw.set(bench.keys.ready(TYPE), "broken")
+    with pytest.raises(BrokenKey):
+        await job.retry()
+
+
+async def test_a_late_retry_leaves_a_job_that_failed_again(
+    app: TaskQ, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the look and the call somebody else has retried it, and it has failed once more."""
+    job = await app.submit(TYPE)
+    bench.fail(*bench.take(), max_attempts=1)
+    retry = calls.retry
+
+    def late(*args: Any) -> Any:
+        bench.run(retry(bench.keys, [(_ulid(job), "")]))
+        bench.fail(*bench.take(), max_attempts=1)
+        return retry(*args)
+
+    monkeypatch.setattr(calls, "retry", late)
+    for act in (job.retry, lambda: asyncio.to_thread(job.retry_sync)):
+        with pytest.raises(WrongState, match="has run again"):
+            await act()
+        assert (await job.info()).state is State.FAILED
+
+
+async def test_a_retry_whose_answer_was_lost_is_no_refusal(
+    app: TaskQ, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = await app.submit(TYPE)
+    bench.fail(*bench.take(), max_attempts=1)
+    retry = calls.retry
+
+    def twice(*args: Any) -> Any:
+        bench.run(retry(*args))
+        return retry(*args)
+
+    monkeypatch.setattr(calls, "retry", twice)
+    assert await job.retry() is State.QUEUED
+
+
 async def test_a_lost_notice_costs_little(app: TaskQ, raw: Any, bench: Bench) -> None:
     """The connection that listens is killed, and the job ends before it is back."""
     job = await app.submit(TYPE)

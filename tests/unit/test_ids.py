@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from taskq import ids
 from taskq.errors import InvalidInput
 from taskq.ids import (
     UlidFactory,
@@ -203,3 +204,10 @@ class TestNames:
             check_key(key, "unique_key")
         assert refused.value.field == "unique_key"
         str(refused.value).encode()
+
+
+@given(st.integers(0, (1 << 128) - 1))
+def test_an_id_is_the_number_in_base_32(value: int) -> None:
+    digits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+    text = "".join(digits[value >> shift & 31] for shift in range(125, -1, -5))
+    assert ids._encode(value) == text

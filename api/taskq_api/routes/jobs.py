@@ -6,15 +6,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from taskq import calls, codec
+from taskq import codec
 from taskq.aio import end_tasks
-from taskq.app import make_spec
-from taskq.errors import BrokenKey, JobNotFound, ResultExpired, UniqueHeld, WrongState
+from taskq.errors import JobNotFound, ResultExpired
 from taskq.ids import check_job_type, join_id
 from taskq.inspector import STATE_ORDER
 from taskq.model import Job as StoredJob
 from taskq.present import job_to_dict
 from taskq.states import TERMINAL, State
+from taskq.submission import make_spec
 from taskq_api.auth import OWNER
 from taskq_api.batch import DEFAULTS, Batch
 from taskq_api.deps import Services, job_place, parse, read_json, services, stopping
@@ -216,20 +216,5 @@ async def retry_job(request: Request, job_id: str) -> Response:
     """Puts a failed job back in line, with its failures, crashes and losses forgotten."""
     its = services(request)
     job = await _job(request, job_id)
-    fence = "" if job.fence is None else str(job.fence)
-    call = calls.retry(its.client.store.keys.queue(job.queue), [(job.ulid, fence)])
-    ((word, detail),) = await its.client.store.run(call)
-    if word != "QUEUED":
-        raise _retry_refusal(job, word, detail)
-    return await _answer_job(its, replace(job, state=State.QUEUED))
-
-
-def _retry_refusal(job: StoredJob, word: str, detail: str | None) -> Exception:
-    if word == "NOT_FOUND":
-        return JobNotFound(job.id)
-    if word == "UNIQUE":
-        return UniqueHeld(job.unique_key or "", join_id(job.queue, detail or ""))
-    if word == "BROKEN":
-        return BrokenKey(f"a key of job {job.id} has the wrong type: run `taskq doctor`")
-    state = detail or job.state.value
-    return WrongState(f"only a failed job can be retried; {job.id} is {state}", state=state)
+    state = await its.client.retry(job.id)
+    return await _answer_job(its, replace(job, state=state))

@@ -1,0 +1,70 @@
+"""What a submission answers: a handle to look at the job, wait for it and steer it."""
+
+from typing import Generic, Protocol, TypeVar
+
+from taskq.client import AsyncClient, SyncClient
+from taskq.model import Job
+from taskq.states import State
+
+R = TypeVar("R")
+
+
+class Connected(Protocol):
+    """Who has the connections: the application."""
+
+    def client(self) -> AsyncClient: ...
+    def sync_client(self) -> SyncClient: ...
+
+
+class JobHandle(Generic[R]):
+    """A submitted job. ``state`` is what it was when the submission was answered."""
+
+    def __init__(self, app: Connected, job_id: str, state: State, created: bool) -> None:
+        self.id = job_id
+        self.state = state
+        self.created = created
+        """False when the id was known already: an idempotency key or a repeat."""
+        self._app = app
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.id} {self.state}>"
+
+    async def result(self, timeout: float | None = None) -> R:
+        """Waits for the end, at most ``timeout`` seconds, and answers the result as JSON gives it.
+
+        Raises ``JobFailed``, ``JobCancelled``, ``ResultExpired``, ``ResultTimeout``, ``JobNotFound``.
+        """
+        result: R = await self._app.client().result(self.id, timeout)
+        return result
+
+    def result_sync(self, timeout: float | None = None) -> R:
+        """The same from sync code."""
+        result: R = self._app.sync_client().result(self.id, timeout)
+        return result
+
+    async def info(self) -> Job:
+        """All that is kept of the job now, with its history. Raises ``JobNotFound``."""
+        return await self._app.client().job(self.id)
+
+    def info_sync(self) -> Job:
+        """The same from sync code."""
+        return self._app.sync_client().job(self.id)
+
+    async def cancel(self) -> State:
+        """Cancels the job; a running one is asked to stop. Raises ``JobNotFound``, ``WrongState``."""
+        return await self._app.client().cancel(self.id)
+
+    def cancel_sync(self) -> State:
+        """The same from sync code."""
+        return self._app.sync_client().cancel(self.id)
+
+    async def retry(self) -> State:
+        """Puts the job back in line after it has failed for good, with a clean count of failures.
+
+        Raises ``JobNotFound``, ``WrongState``, ``UniqueHeld``.
+        """
+        return await self._app.client().retry(self.id)
+
+    def retry_sync(self) -> State:
+        """The same from sync code."""
+        return self._app.sync_client().retry(self.id)
