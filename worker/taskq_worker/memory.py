@@ -1,10 +1,18 @@
 """Memory of a supervisor's processes: what each child's tree uses, and how full the container is."""
 
+import asyncio
 import contextlib
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
+
+from taskq_worker.member import Member
+from taskq_worker.outcome import OUTGROWN
+
+logger = logging.getLogger("taskq.supervisor")
 
 CGROUP = Path("/sys/fs/cgroup")
 FULL_AT = 0.9
@@ -44,3 +52,60 @@ def container_share(cgroup: Path = CGROUP) -> float | None:
         # The first version of cgroups says "no limit" by a number larger than any machine's memory.
         return used / most if 0 < most < 1 << 60 else None
     return None
+
+
+class MemoryWatch:
+    """``most`` bytes for each child with all below it (0: no cap); ``replace`` starts a successor."""
+
+    def __init__(
+        self,
+        members: Sequence[Member],
+        *,
+        most: int,
+        grace_seconds: float,
+        replace: Callable[[Member], None],
+    ) -> None:
+        self._members = members
+        self._most = most
+        self._grace_seconds = grace_seconds
+        self._replace = replace
+
+    async def run(self) -> None:
+        """Ends the largest process before the kernel ends the container; replaces what outgrew its cap."""
+        while True:
+            usage = {m: usage_of(m.process.pid) for m in self._members if m.ready}
+            share = container_share()
+            if share is not None and share > FULL_AT:
+                everything = [use for uses in usage.values() for use in uses]
+                self._end_largest(everything, f"container memory at {share:.0%}")
+            for member, uses in usage.items():
+                used = sum(use.rss for use in uses)
+                if self._most and used > self._most and not member.leaving:
+                    self._shrink(member, uses, used)
+            await asyncio.sleep(1.0)
+
+    def _shrink(self, member: Member, uses: list[Usage], used: int) -> None:
+        largest = max(uses, key=lambda use: use.rss)
+        if largest.pid != member.process.pid:
+            # The process of a single job: only that one is to blame.
+            member.process.channel.send("kill", pid=largest.pid, reason=OUTGROWN)
+            return
+        logger.warning("child %d uses %d MiB: replaced", member.process.pid, used >> 20)
+        self._replace(member)
+        # What then still runs may be what grew: it counts as crashed, or it would come back for ever.
+        member.verdict = ("crashes", OUTGROWN)
+        member.process.channel.send("stop", grace=self._grace_seconds, reason="memory")
+
+    def _end_largest(self, processes: list[Usage], reason: str) -> None:
+        if not processes:
+            return
+        largest = max(processes, key=lambda use: use.rss)
+        logger.error("%s: ending process %d (%d MiB)", reason, largest.pid, largest.rss >> 20)
+        member = next((m for m in self._members if m.process.pid == largest.child), None)
+        if member is None:
+            return
+        if largest.pid == largest.child:
+            member.verdict = ("crashes", reason)
+            member.process.kill_tree()
+        else:
+            member.process.channel.send("kill", pid=largest.pid, reason=reason)

@@ -11,72 +11,39 @@
 import asyncio
 import contextlib
 import logging
-import os
 import re
 import secrets
 import signal
 import socket
 import time
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
-import taskq_worker
 from taskq import calls
 from taskq.aio import end_tasks
 from taskq.calls import Call, Failure
 from taskq.errors import ConfigError, OutOfMemory, TaskqError, Unavailable
 from taskq.janitor import Janitor
 from taskq.keys import Keys, QueueKeys
-from taskq.registry import Registry, WorkerInfo, now_ms
+from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore, retry_delay
+from taskq_worker.beats import Beats
 from taskq_worker.failures import understand
-from taskq_worker.memory import FULL_AT, Usage, container_share, usage_of
+from taskq_worker.member import Counter, Member, SeatRecord
+from taskq_worker.memory import MemoryWatch
 from taskq_worker.options import EXIT_CONFIG, EXIT_STUBBORN, ChildOptions
-from taskq_worker.outcome import OUTGROWN
 from taskq_worker.process import ChildProcess, become_subreaper, reap_orphans
 from taskq_worker.throttle import Throttle
 
 logger = logging.getLogger("taskq.supervisor")
 
 T = TypeVar("T")
-Counter = Literal["crashes", "lost", "none"]
 SETTLED_SECONDS = 10.0
 """A child that lived this long is started anew without a pause when it dies."""
 MAX_PAUSE_SECONDS = 5.0
 KILL_MARGIN_SECONDS = 1.5
 """What a stopping child gets beyond the grace to hand back and report."""
-
-
-@dataclass(slots=True)
-class SeatRecord:
-    """A child's seat as seen from here."""
-
-    number: int
-    queue: str
-    worker: str
-    off_beats: int = 0
-    """Beats running on which the server's list and the child's count differed."""
-
-
-@dataclass(slots=True, eq=False)
-class Member:
-    """One child with its seats; ``will`` is what to report when it is gone."""
-
-    process: ChildProcess
-    name: str
-    seats: dict[int, SeatRecord] = field(default_factory=dict)
-    will: list[list[Any]] = field(default_factory=list)
-    types: list[str] = field(default_factory=list)
-    queues: list[str] = field(default_factory=list)
-    schemas: dict[str, Any] = field(default_factory=dict)
-    ready: bool = False
-    leaving: bool = False
-    """It is asked to end, or was replaced: its end is no crash, and starts no other."""
-    verdict: tuple[Counter, str] | None = None
-    """Why we killed it, where we did."""
-    started_at: int = field(default_factory=now_ms)
 
 
 class Supervisor:
@@ -94,7 +61,6 @@ class Supervisor:
     ) -> None:
         self._settings = settings
         self._lease_ms = round(settings.lease_seconds * 1000)
-        self._beat_seconds = settings.lease_seconds / 3
         self._options = ChildOptions(
             app,
             builtins,
@@ -104,7 +70,6 @@ class Supervisor:
             {**settings.model_dump(exclude={"api_keys"}), "redis_url": settings.redis_url},
         )
         self._processes = processes
-        self._max_memory = max_memory_mb * 1_048_576
         self._keys = Keys(settings.namespace)
         self._store = AsyncStore.from_url(settings.redis_url, self._keys)
         self._blocking = AsyncStore.from_url(settings.redis_url, self._keys)
@@ -115,7 +80,6 @@ class Supervisor:
             lease_seconds=settings.lease_seconds,
         )
         self._members: list[Member] = []
-        self._nudge = asyncio.Event()
         self._stopping = asyncio.Event()
         self._killed = False
         self._starting = asyncio.Lock()
@@ -125,7 +89,24 @@ class Supervisor:
         self._keepers: set[asyncio.Task[None]] = set()
         """One per place of a child."""
         self._throttle = Throttle(logger)
-        self.host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:60]
+        self._host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:60]
+        self._beats = Beats(
+            self._members,
+            self._keys,
+            (self._store, self._blocking),
+            self._registry,
+            host=self._host,
+            slots=slots,
+            lease_seconds=settings.lease_seconds,
+            replace_id=self._replace_id,
+            starting=self._starting,
+        )
+        self._memory = MemoryWatch(
+            self._members,
+            most=max_memory_mb * 1_048_576,
+            grace_seconds=settings.grace_seconds,
+            replace=self._replace,
+        )
 
     # --- the life of the whole ------------------------------------------------------------------
 
@@ -138,10 +119,10 @@ class Supervisor:
         for _ in range(self._processes):
             self._keep_another()
         services = [
-            self._spawn(self._beat_forever()),
-            self._spawn(self._listen_for_nudges()),
+            self._spawn(self._beats.run()),
+            self._spawn(self._beats.listen_for_nudges()),
             self._spawn(self._janitor.run()),
-            self._spawn(self._watch_memory()),
+            self._spawn(self._memory.run()),
         ]
         await self._stopping.wait()
         await self._stop_children()
@@ -344,9 +325,9 @@ class Supervisor:
             ", ".join(member.queues),
             ", ".join(member.types),
         )
-        self._nudge.set()
+        self._beats.now()
         with contextlib.suppress(TaskqError):
-            await self._tell(member, member.schemas)
+            await self._beats.tell(member, member.schemas)
 
     async def _know(self, queue: str) -> None:
         """Enters the queue in the registry; where memory is full the janitor does it later."""
@@ -386,172 +367,7 @@ class Supervisor:
         await self._give_id(member, fresh, worker)
 
     def _new_id(self, pid: int) -> str:
-        return f"{self.host}:{pid}:{secrets.token_hex(4)}"
-
-    # --- leases ---------------------------------------------------------------------------------
-
-    async def _beat_forever(self) -> None:
-        last = time.monotonic()
-        while True:
-            now = time.monotonic()
-            if now - last > 2 * self._beat_seconds:
-                # We were stopped ourselves.
-                for member in self._members:
-                    member.process.forget_silence()
-            last = now
-            try:
-                await self._beat()
-            except Exception as error:
-                failure = understand(error)
-                self._throttle.warning("cannot renew leases: %s", failure)
-                await asyncio.sleep(retry_delay(3))
-                continue
-            self._nudge.clear()
-            with contextlib.suppress(TimeoutError):
-                # Not wait_for: Python 3.11's loses a cancellation that meets the end of the wait.
-                async with asyncio.timeout(self._beat_seconds):
-                    await self._nudge.wait()
-
-    async def _beat(self) -> None:
-        by_queue: dict[str, list[tuple[Member, SeatRecord, int, int]]] = {}
-        for member in self._members:
-            if not self._shows_life(member):
-                continue
-            for seat in member.seats.values():
-                running, under_way = member.process.page.seat(seat.number)
-                if running or under_way:
-                    by_queue.setdefault(seat.queue, []).append((member, seat, running, under_way))
-        for queue, beats in by_queue.items():
-            items = [(seat.worker, self._lease_ms, running) for _, seat, running, _ in beats]
-            answers = await self._store.once(calls.heartbeat(self._keys.queue(queue), items))
-            for (member, seat, running, under_way), beat in zip(beats, answers, strict=True):
-                await self._answered(member, seat, running + under_way, beat)
-        for member in self._members:
-            if member.ready:
-                await self._tell(member)
-
-    async def _answered(self, member: Member, seat: SeatRecord, held: int, beat: Any) -> None:
-        if member.seats.get(seat.number) is not seat:
-            return
-        if beat.status == "LOST":
-            await self._replace_id(member, seat.number, seat.worker)
-            return
-        if beat.cancel:
-            member.process.channel.send("cancel", seat=seat.number, ids=list(beat.cancel))
-        seat.off_beats = seat.off_beats + 1 if beat.length != held else 0
-        if seat.off_beats >= 2:
-            seat.off_beats = 0
-            member.process.channel.send("reconcile", seat=seat.number)
-
-    def _shows_life(self, member: Member) -> bool:
-        """False, and the child is killed, when it stands still; a busy one is waited for.
-
-        A loop that does not tick while the process uses its core is in one long call: its neighbours keep
-        their leases, until the earliest deadline among its jobs is past.
-        """
-        now = time.monotonic()
-        if not member.ready:
-            return True
-        silent = member.process.silent_seconds(now)
-        used_cpu = member.process.used_cpu()
-        if silent < self._settings.lease_seconds:
-            return True
-        deadline = member.process.page.earliest_deadline
-        if used_cpu and not (deadline and now > deadline):
-            return True
-        counter: Counter = "crashes"
-        reason = "held its process past a timeout" if used_cpu else "process stood still"
-        if member.process.stopped():
-            counter, reason = "lost", "process stopped"
-        member.verdict = (counter, reason)
-        logger.error("child %d: no life for %.1f s: %s", member.process.pid, silent, reason)
-        member.process.kill_tree()
-        return False
-
-    async def _watch_memory(self) -> None:
-        """Ends the largest process before the kernel ends the container; replaces what outgrew its cap."""
-        while True:
-            usage = {m: usage_of(m.process.pid) for m in self._members if m.ready}
-            share = container_share()
-            if share is not None and share > FULL_AT:
-                everything = [use for uses in usage.values() for use in uses]
-                self._end_largest(everything, f"container memory at {share:.0%}")
-            for member, uses in usage.items():
-                used = sum(use.rss for use in uses)
-                if self._max_memory and used > self._max_memory and not member.leaving:
-                    self._shrink(member, uses, used)
-            await asyncio.sleep(1.0)
-
-    def _shrink(self, member: Member, uses: list[Usage], used: int) -> None:
-        largest = max(uses, key=lambda use: use.rss)
-        if largest.pid != member.process.pid:
-            # The process of a single job: only that one is to blame.
-            member.process.channel.send("kill", pid=largest.pid, reason=OUTGROWN)
-            return
-        logger.warning("child %d uses %d MiB: replaced", member.process.pid, used >> 20)
-        self._replace(member)
-        # What then still runs may be what grew: it counts as crashed, or it would come back for ever.
-        member.verdict = ("crashes", OUTGROWN)
-        member.process.channel.send("stop", grace=self._settings.grace_seconds, reason="memory")
-
-    def _end_largest(self, processes: list[Usage], reason: str) -> None:
-        if not processes:
-            return
-        largest = max(processes, key=lambda use: use.rss)
-        logger.error("%s: ending process %d (%d MiB)", reason, largest.pid, largest.rss >> 20)
-        member = next((m for m in self._members if m.process.pid == largest.child), None)
-        if member is None:
-            return
-        if largest.pid == largest.child:
-            member.verdict = ("crashes", reason)
-            member.process.kill_tree()
-        else:
-            member.process.channel.send("kill", pid=largest.pid, reason=reason)
-
-    async def _listen_for_nudges(self) -> None:
-        """A cancel is heard at once instead of with the next beat."""
-        tries = 0
-        while True:
-            names = [
-                self._keys.queue(seat.queue).control(seat.worker)
-                for member in self._members
-                for seat in member.seats.values()
-            ]
-            if not self._starting.locked():
-                reap_orphans(self._pids(), kill=False)
-            if not names:
-                await asyncio.sleep(0.2)
-                continue
-            try:
-                nudge = await self._blocking.redis.blpop(names, 1.0)
-                tries = 0
-            except Exception as error:
-                self._throttle.warning("cannot listen: %s", understand(error))
-                await asyncio.sleep(retry_delay(tries))
-                tries += 1
-                continue
-            if nudge is not None:
-                self._nudge.set()
-
-    async def _tell(self, member: Member, schemas: dict[str, Any] | None = None) -> None:
-        seats = member.seats.values()
-        await self._registry.tell(
-            WorkerInfo(
-                id=member.name,
-                host=self.host,
-                pid=member.process.pid,
-                supervisor_pid=os.getpid(),
-                version=taskq_worker.__version__,
-                started_at=member.started_at,
-                seen_at=now_ms(),
-                state="stopping" if member.leaving else "running",
-                queues=tuple(member.queues),
-                types=tuple(member.types),
-                slots=self._options.slots,
-                busy=sum(member.process.page.seat(seat.number)[0] for seat in seats),
-            ),
-            schemas,
-        )
+        return f"{self._host}:{pid}:{secrets.token_hex(4)}"
 
 
 def _last_will(keys: QueueKeys, worker: str, fields: list[Any]) -> Call[list[str]]:
