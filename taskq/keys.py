@@ -36,7 +36,8 @@ quarantine             hash    broken item -> reason (JSON)   doctor
 
 Outside the queues: ``<namespace>:queues`` (set of names, never deleted), ``<namespace>:worker:<id>``
 (hash, TTL: what a worker process tells about itself), ``<namespace>:workers`` (zset, id by last sight),
-``<namespace>:types`` (hash: job type -> JSON that workers publish).
+``<namespace>:types`` (hash: job type -> JSON that workers publish), ``<namespace>:schema`` (hash: what it
+takes to read and write this data).
 """
 
 from dataclasses import dataclass
@@ -145,6 +146,10 @@ class Keys:
 
     def worker(self, worker: str) -> str:
         return f"{self.namespace}:worker:{worker}"
+
+    @property
+    def schema(self) -> str:
+        return f"{self.namespace}:schema"
 
     @property
     def types(self) -> str:

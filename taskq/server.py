@@ -13,6 +13,8 @@ from taskq.errors import UnsafeServerError
 from taskq.store import AsyncStore, translate
 
 MIN_VERSION: Mapping[str, tuple[int, int]] = {"redis": (7, 0), "valkey": (7, 2)}
+SCHEMA_READER = SCHEMA_WRITER = 1
+"""What this version understands; data may be marked as needing more (see ``mark_schema``)."""
 MIN_LISTPACK_VALUE = 1024
 """Hashes with longer values are stored as tables, at about twice the memory for a small job."""
 HEADROOM = 0.9
@@ -36,8 +38,17 @@ class ServerReport:
 
 async def check_server(store: AsyncStore) -> ServerReport:
     """Looks at the server. Raises ``Unavailable`` when it cannot be asked."""
-    info, config = await store.pipeline([("INFO",), ("CONFIG", "GET", "hash-max-listpack-value")])
-    return judge(_info(info), _config(config))
+    info, config, marks = await store.pipeline(
+        [
+            ("INFO",),
+            ("CONFIG", "GET", "hash-max-listpack-value"),
+            ("HGETALL", store.keys.schema),
+        ]
+    )
+    # A marker that is no hash is doctor's to report.
+    return judge(
+        _info(info), _config(config), None if isinstance(marks, Exception) else _config(marks)
+    )
 
 
 def raise_if_unsafe(report: ServerReport) -> None:
@@ -49,15 +60,34 @@ def raise_if_unsafe(report: ServerReport) -> None:
         )
 
 
-def judge(info: Mapping[str, str] | None, config: Mapping[str, str] | None) -> ServerReport:
-    """The verdict on what INFO and CONFIG said; None where the server refuses the command."""
+async def mark_schema(store: AsyncStore) -> None:
+    """Notes what it takes to read and write this data, where nobody has; never lowers it.
+
+    A feature that an older version would misread raises the marks when it is first used. Best effort: a
+    server that takes no writes now is asked again by the next process that starts.
+    """
+    key = store.keys.schema
+    await store.pipeline(
+        [
+            ("HSETNX", key, "min_reader", SCHEMA_READER),
+            ("HSETNX", key, "min_writer", SCHEMA_WRITER),
+        ]
+    )
+
+
+def judge(
+    info: Mapping[str, str] | None,
+    config: Mapping[str, str] | None,
+    schema: Mapping[str, str] | None = None,
+) -> ServerReport:
+    """The verdict on what INFO, CONFIG and the schema's marks said; None where one is not to be had."""
     facts = info or {}
     flavour: Literal["redis", "valkey", "unknown"] = "unknown"
     if info is not None:
         flavour = "valkey" if facts.get("server_name") == "valkey" else "redis"
     version = facts.get(f"{flavour}_version", "") or "unknown"
     listpack = (config or {}).get("hash-max-listpack-value")
-    warnings = [*_eviction(facts, fatal=False), *_durability(facts), *_headroom(facts)]
+    warnings = [*_durability(facts), *_headroom(facts)]
     if listpack is not None and int(listpack) < MIN_LISTPACK_VALUE:
         warnings.append(
             f"hash-max-listpack-value is {listpack}: jobs take about twice the memory; "
@@ -69,7 +99,8 @@ def judge(info: Mapping[str, str] | None, config: Mapping[str, str] | None) -> S
         problems=(
             *_too_old(flavour, version),
             *_replica(facts),
-            *_eviction(facts, fatal=True),
+            *_eviction(facts),
+            *_schema(schema or {}),
         ),
         warnings=tuple(warnings),
         unknown=tuple(_unknown(facts, listpack)),
@@ -92,19 +123,22 @@ def _replica(facts: Mapping[str, str]) -> Iterator[str]:
         yield f"it is a {kind} replica: point taskq at the primary"
 
 
-def _eviction(facts: Mapping[str, str], *, fatal: bool) -> Iterator[str]:
-    """An evicting policy deletes jobs silently, but only once there is a limit to reach."""
+def _eviction(facts: Mapping[str, str]) -> Iterator[str]:
+    """Refused also while there is no limit: the day somebody sets one, jobs would vanish silently."""
     policy = facts.get("maxmemory_policy", "noeviction")
-    limited = facts.get("maxmemory", "0") != "0"
-    if policy == "noeviction" or limited != fatal:
-        return
-    if fatal:
+    if policy != "noeviction":
         yield f"maxmemory-policy {policy} would evict jobs: set maxmemory-policy noeviction"
-    else:
-        yield (
-            f"maxmemory-policy is {policy}: harmless while maxmemory is 0, but jobs would be evicted "
-            "as soon as it is set; set maxmemory-policy noeviction"
-        )
+
+
+def _schema(schema: Mapping[str, str]) -> Iterator[str]:
+    """Data that a newer taskq has marked as beyond this one's understanding."""
+    for name, ours in (("min_reader", SCHEMA_READER), ("min_writer", SCHEMA_WRITER)):
+        needed = schema.get(name, "")
+        if needed.isdecimal() and int(needed) > ours:
+            yield (
+                f"its data asks for {name} {needed} and this taskq is {ours}: upgrade taskq before "
+                "it joins the others"
+            )
 
 
 def _durability(facts: Mapping[str, str]) -> Iterator[str]:

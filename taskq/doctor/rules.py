@@ -75,6 +75,7 @@ SHARED_KINDS: Mapping[str, Kind] = {
     "workers": Kind("zset"),
     "worker:": Kind("hash", "for a time"),
     "types": Kind("hash"),
+    "schema": Kind("hash"),
 }
 """The same for the keys outside the queues."""
 

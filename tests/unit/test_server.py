@@ -53,12 +53,19 @@ def test_old_versions_are_refused(facts: dict[str, str], flavour: str, safe: boo
 @pytest.mark.parametrize(
     "policy", ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"]
 )
-def test_eviction_is_fatal_only_where_it_can_happen(policy: str) -> None:
-    limited = report(maxmemory_policy=policy, maxmemory="100000000")
-    assert policy in limited.problems[0]
-    unlimited = report(maxmemory_policy=policy)
-    assert unlimited.safe
-    assert "as soon as it is set" in unlimited.warnings[0]
+def test_an_evicting_policy_is_refused_with_and_without_a_limit(policy: str) -> None:
+    for maxmemory in ("100000000", "0"):
+        found = report(maxmemory_policy=policy, maxmemory=maxmemory)
+        assert policy in found.problems[0]
+
+
+@pytest.mark.parametrize("mark", ["min_reader", "min_writer"])
+def test_data_of_a_newer_version_is_refused(mark: str) -> None:
+    facts = {"redis_version": "7.2.0", "maxmemory_policy": "noeviction"}
+    assert judge(facts, {}, {mark: "1"}).safe
+    found = judge(facts, {}, {mark: "2"})
+    assert mark in found.problems[0]
+    assert "upgrade" in found.problems[0]
 
 
 @pytest.mark.parametrize(("read_only", "word"), [("1", "read-only"), ("0", "writable")])

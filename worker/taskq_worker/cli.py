@@ -12,7 +12,7 @@ from taskq.ids import check_queue
 from taskq.janitor import Janitor
 from taskq.keys import Keys
 from taskq.log import configure_logging
-from taskq.server import check_server, raise_if_unsafe
+from taskq.server import check_server, mark_schema, raise_if_unsafe
 from taskq.settings import Settings, load_settings
 from taskq.store import AsyncStore
 from taskq_worker.supervisor import Supervisor
@@ -28,6 +28,8 @@ async def check_at_start(settings: Settings) -> None:
     store = AsyncStore.from_url(settings.redis_url, Keys(settings.namespace), retry_seconds=3.0)
     try:
         report = await check_server(store)
+        if report.safe:
+            await mark_schema(store)
     except Unavailable as error:
         if error.reason in ("connection", "auth", "timeout"):
             raise
