@@ -4,6 +4,8 @@ Times are RFC 3339 in UTC with milliseconds, durations are seconds, payloads and
 that was stored (integers exact).
 """
 
+import json
+import math
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,7 +26,7 @@ def rfc3339(ms: float | None) -> str | None:
         return None
     try:
         at = _EPOCH + timedelta(milliseconds=int(ms))
-    except OverflowError:
+    except (ValueError, OverflowError):
         return None
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
@@ -65,7 +67,7 @@ def job_to_dict(job: Job, *, full: bool = True) -> dict[str, Any]:
             "payload": decoded(job.payload),
             "result": decoded(job.result),
             "error": job.error,
-            "progress": job.progress,
+            "progress": _line(job.progress) if isinstance(job.progress, dict) else job.progress,
             "max_attempts": job.max_attempts,
             "timeout": None if job.timeout_ms is None else job.timeout_ms / 1000,
             "unique_key": job.unique_key,
@@ -73,17 +75,35 @@ def job_to_dict(job: Job, *, full: bool = True) -> dict[str, Any]:
             "expires_at": rfc3339(job.expires_at),
             "retried_from": job.retried_from,
             "stub": job.stub,
-            "history": [_line(line) for line in job.history],
-            "log": [_line(line) for line in job.log],
+            "history": timeline(job),
+            "log": log_lines(job),
         }
     return out
 
 
+def _time(value: Any) -> float | None:
+    """A time in ms; None for what cannot be one: a foreign hand may have written anything."""
+    return value if type(value) in (int, float) and math.isfinite(value) else None
+
+
 def _line(line: dict[str, Any]) -> dict[str, Any]:
-    """A line of history or log with its times as text."""
+    """What was told of a job, with its times as text."""
     return {
-        name: rfc3339(value) if name in _TIMES and isinstance(value, (int, float)) else value
-        for name, value in line.items()
+        name: rfc3339(_time(value)) if name in _TIMES else value for name, value in line.items()
+    }
+
+
+def log_lines(job: Job) -> list[dict[str, Any]]:
+    """What the job's handler told: ``at`` (RFC 3339) and ``line``."""
+    return [_log_line(line) for line in job.log]
+
+
+def _log_line(line: Any) -> dict[str, Any]:
+    known = line if isinstance(line, dict) else {}
+    text = known.get("line", line)
+    return {
+        "at": rfc3339(_time(known.get("at"))),
+        "line": text if isinstance(text, str) else json.dumps(text, ensure_ascii=False),
     }
 
 
@@ -170,7 +190,8 @@ def timeline(job: Job) -> list[dict[str, Any]]:
 
     def add(ms: float | None, event: str, rank: int, **details: Any) -> None:
         if ms is not None:
-            events.append((ms, rank, {"at": rfc3339(ms), "event": event, **details}))
+            known = {name: value for name, value in details.items() if value is not None}
+            events.append((ms, rank, {"at": rfc3339(ms), "event": event, **known}))
 
     add(job.created_at, "created", 0)
     if job.eligible_at != job.created_at:
@@ -178,13 +199,22 @@ def timeline(job: Job) -> list[dict[str, Any]]:
     add(job.started_at, "started", 2, attempt=job.attempts, worker=job.worker)
     told = set()
     for line in job.history:
-        at = line.get("at")
-        if isinstance(at, (int, float)):
-            told.add(at)
-            events.append((at, 3, _line(line)))
+        at, event = _told(line)
+        told.add(at)
+        events.append((at, 3, event))
     if job.finished_at not in told:
         add(job.finished_at, job.state.value, 4)
     if job.finished_at is None:
         add(job.expires_at, "expires", 5)
     # What happened within one millisecond comes in the order in which it can happen.
     return [event for _, _, event in sorted(events, key=lambda known: known[:2])]
+
+
+def _told(line: Any) -> tuple[float, dict[str, Any]]:
+    """(ms, event) of a line of history. One that a foreign hand wrote comes first, with what it says."""
+    known = _line(line) if isinstance(line, dict) else {"message": json.dumps(line)}
+    at = _time(line.get("at")) if isinstance(line, dict) else None
+    event = known.pop("event", None)
+    known.pop("at", None)
+    shown = {"at": rfc3339(at), "event": event if isinstance(event, str) else "unreadable", **known}
+    return -math.inf if at is None else at, shown

@@ -73,37 +73,10 @@ def _is_json(data: bytes) -> bool:
 
 def job_body(job: Job) -> bytes:
     """All that is kept of a job."""
-    shown = replace(
-        job, payload=None, result=None, history=timeline(job), log=tuple(map(_line, job.log))
-    )
+    shown = replace(job, payload=None, result=None)
     fields = job_to_dict(shown)
     del fields["payload"], fields["result"]
     return splice(fields, payload=job.payload, result=job.result)
-
-
-def timeline(job: Job) -> tuple[dict[str, Any], ...]:
-    """The history with the ordinary events put in: only what is unusual is written down as it happens."""
-    told = [_line(line) for line in job.history]
-    # In the order that holds within one millisecond.
-    events = [
-        {"at": at, "event": event}
-        for at, event in ((job.created_at, "created"), (job.started_at, "started"))
-        if at is not None
-    ]
-    events += told
-    # The end of a job is often in its history already, in better words.
-    if job.finished_at is not None and job.finished_at not in {line.get("at") for line in told}:
-        events.append({"at": job.finished_at, "event": job.state.value})
-    return tuple(sorted(events, key=_at))
-
-
-def _line(line: Any) -> dict[str, Any]:
-    return line if isinstance(line, dict) else {"message": str(line)}
-
-
-def _at(event: dict[str, Any]) -> float:
-    at = event.get("at")
-    return at if isinstance(at, (int, float)) and at == at else 0
 
 
 def stored_job(queue: str, spec: JobSpec, outcome: Enqueued) -> Job:
@@ -126,7 +99,6 @@ def stored_job(queue: str, spec: JobSpec, outcome: Enqueued) -> Job:
         created_at=now,
         eligible_at=now if due is None else max(due, now),
         expires_at=None if spec.expires_ms is None else now + spec.expires_ms,
-        history=({"at": now, "event": "created"},),
     )
 
 

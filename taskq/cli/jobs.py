@@ -11,8 +11,9 @@ from taskq.client import AsyncClient
 from taskq.errors import TaskqError
 from taskq.ids import split_id
 from taskq.inspector import STATE_ORDER, Inspector, JobPage, unserved
-from taskq.model import Job
-from taskq.present import decoded, job_to_dict, timeline
+from taskq.model import Job, QueueInfo
+from taskq.ordering import AGING_MS_DEFAULT, effective_priority
+from taskq.present import decoded, job_to_dict, log_lines, timeline
 from taskq.registry import now_ms
 from taskq.states import State
 from taskq.store import AsyncStore
@@ -93,8 +94,8 @@ async def pages(
 def page_to_dict(page: JobPage) -> dict[str, Any]:
     return {
         "jobs": [job_to_dict(job, full=False) for job in page.jobs],
-        "looked": page.looked,
-        "cursor": page.cursor,
+        "looked_at": page.looked,
+        "next_cursor": page.cursor,
     }
 
 
@@ -130,39 +131,51 @@ def more(page: JobPage) -> None:
 def show(job_id: str, as_json: bool, redis_url: str | None, namespace: str | None) -> None:
     """Show all that is kept of a job, with its timeline."""
 
-    async def action(store: AsyncStore) -> tuple[Job, str | None]:
+    async def action(store: AsyncStore) -> tuple[Job, QueueInfo | None, list[str]]:
         look = Inspector(store)
         job = await look.job(job_id)
-        return job, None if as_json else await _why_waiting(look, job)
+        if as_json or job.state is not State.QUEUED:
+            return job, None, []
+        info = await look.queue(job.queue)
+        return job, info, unserved(info, await look.workers())
 
-    job, why = run(redis_url, namespace, action)
+    job, info, alone = run(redis_url, namespace, action)
     if as_json:
         echo_json(job_to_dict(job))
+    elif info is None:
+        _show(job)
     else:
-        _show(job, why)
+        _show(job, _why_waiting(job, info, alone), _priority_now(job, info))
 
 
-async def _why_waiting(look: Inspector, job: Job) -> str | None:
-    if job.state is not State.QUEUED:
-        return None
-    info = await look.queue(job.queue)
+def _priority_now(job: Job, info: QueueInfo) -> str:
+    """With the points that waiting has earned it."""
+    waited = max(0.0, info.now - (job.eligible_at or info.now))
+    text = info.settings.get("aging_ms", "")
+    aging_ms = int(text) if text.isdecimal() else AGING_MS_DEFAULT
+    return (
+        f"{job.priority} (by waiting {effective_priority(job.priority, waited, aging_ms):.1f} now)"
+    )
+
+
+def _why_waiting(job: Job, info: QueueInfo, alone: Sequence[str]) -> str | None:
     if info.settings.get("paused") == "1":
         return f"queue {job.queue} is paused: taskq queues resume {job.queue}"
     if job.job_type in info.settings.get("paused_types", "").split():
         return f"the type is paused: taskq queues resume {job.queue} --type {job.job_type}"
-    if job.job_type in unserved(info, await look.workers()):
+    if job.job_type in alone:
         return f"no live worker runs this type: taskq worker -q {job.queue}"
     return None
 
 
-def _show(job: Job, why: str | None) -> None:
+def _show(job: Job, why: str | None = None, priority: str | None = None) -> None:
     rows: list[tuple[str, object]] = [
         ("id", job.id),
         ("type", job.job_type),
         ("state", f"{job.state} (asked to stop)" if job.cancel_requested else job.state),
         ("waits", why),
         ("reason", job.reason),
-        ("priority", job.priority),
+        ("priority", priority or job.priority),
         (
             "attempts",
             f"{job.attempts} ({job.failures} failures, {job.crashes} crashes, {job.lost} lost)",
@@ -182,11 +195,11 @@ def _show(job: Job, why: str | None) -> None:
     for event in timeline(job):
         details = {k: v for k, v in event.items() if k not in ("at", "event") and v is not None}
         shown = f"  {dump(details)}" if details else ""
-        click.echo(f"  {event['at']}  {plain(event['event'])}{plain(shown)}")
+        click.echo(f"  {event['at'] or '-'}  {plain(event['event'])}{plain(shown)}")
     if job.log:
         click.echo("log")
-        for line in job.log:
-            click.echo(f"  {plain(dump(line))}")
+        for line in log_lines(job):
+            click.echo(f"  {line['at'] or '-'}  {plain(line['line'])}")
 
 
 def _value(data: bytes | None) -> str | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -252,7 +253,7 @@ def test_an_empty_installation_says_what_to_do(cli: Cli) -> None:
     assert "start one with: taskq worker" in cli("workers").stdout
     assert "no dead letters" in cli("dead", "list").stdout
     assert cli.json("queues", "list") == {"queues": []}
-    assert cli.json("jobs", "list") == {"jobs": [], "looked": 0, "cursor": None}
+    assert cli.json("jobs", "list") == {"jobs": [], "looked_at": 0, "next_cursor": None}
     assert cli.json("workers") == {"workers": []}
     assert cli.json("stats") == {"queues": []}
 
@@ -269,7 +270,7 @@ def test_jobs_are_listed_page_by_page(cli: Cli, q: Bench) -> None:
     rest = cli.json("jobs", "list", "--type", "mail", "--cursor", cursor)
     assert [job["id"] for job in rest["jobs"]] == [f"default:{i}" for i in ids[3:]]
     assert "payload" not in rest["jobs"][0]
-    assert rest["cursor"] is None
+    assert rest["next_cursor"] is None
 
 
 def test_jobs_can_be_narrowed_to_nothing(cli: Cli, q: Bench) -> None:
@@ -295,6 +296,33 @@ def test_a_waiting_job_tells_why(cli: Cli, q: Bench) -> None:
     assert "the type is paused" in cli("jobs", "show", f"default:{one}").stdout
     cli("queues", "pause", "default")
     assert "queue default is paused" in cli("jobs", "show", f"default:{one}").stdout
+
+
+def test_a_waiting_job_tells_what_waiting_has_earned_it(cli: Cli, q: Bench) -> None:
+    one = ulid()
+    q.add(one, priority=3)
+    cli("queues", "set", "default", "aging_ms=1000")
+    q.redis.hincrby(q.keys.job(one), "created_at", -4000)
+    shown = cli("jobs", "show", f"default:{one}").stdout
+    found = re.search(r"^priority +3 \(by waiting (\d+\.\d) now\)$", shown, re.MULTILINE)
+    assert found, shown
+    assert 7.0 <= float(found[1]) < 30
+    q.finish(*q.take())
+    assert re.search(r"^priority +3$", cli("jobs", "show", f"default:{one}").stdout, re.MULTILINE)
+
+
+def test_a_job_is_shown_with_its_log(cli: Cli, q: Bench) -> None:
+    one = ulid()
+    q.add(one)
+    (run,) = q.take()
+    lines = [b'{"at":1750000000000,"line":"resizing\\u001b[2J"}', b"[1]"]
+    for line in lines:
+        q.run(calls.log(q.keys, "w1", [(run.ulid, run.fence, line)]))
+    shown = cli("jobs", "show", f"default:{one}").stdout.split("log\n")[1].splitlines()
+    assert shown == ["  2025-06-15T15:06:40.000Z  resizing\\x1b[2J", "  -  [1]"]
+    document = cli.json("jobs", "show", f"default:{one}")
+    assert [line["at"] for line in document["log"]] == ["2025-06-15T15:06:40.000Z", None]
+    assert [event["event"] for event in document["history"]] == ["created", "started"]
 
 
 def test_a_payload_cannot_drive_the_terminal(cli: Cli, q: Bench) -> None:

@@ -1,0 +1,72 @@
+"""Bodies as the OpenAPI document shows them. Requests are validated with these models; answers are made
+by ``taskq_api.render`` and only described here (and held against these models by the tests)."""
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from taskq_api.schemas.jobs import BatchAnswer, Job, JobList, Result
+from taskq_api.schemas.queues import (
+    SETTING_TEXTS,
+    JobTypeList,
+    Queue,
+    QueueChanges,
+    QueueList,
+    WorkerList,
+)
+from taskq_api.schemas.requests import BatchEnvelope, BatchItem, BatchRequest, JobRequest
+from taskq_api.schemas.status import Health, Problem, Ready
+
+_MODELS: list[type[BaseModel]] = [
+    JobRequest,
+    BatchRequest,
+    Job,
+    JobList,
+    Result,
+    BatchAnswer,
+    Queue,
+    QueueList,
+    QueueChanges,
+    WorkerList,
+    JobTypeList,
+    Health,
+    Ready,
+    Problem,
+]
+
+
+def components() -> dict[str, Any]:
+    """Schemas of the OpenAPI document, by name."""
+    _, document = models_json_schema(
+        [(model, "validation") for model in _MODELS], ref_template="#/components/schemas/{model}"
+    )
+    schemas: dict[str, Any] = document["$defs"]
+    return schemas
+
+
+def reference(model: type[BaseModel]) -> dict[str, Any]:
+    return {"schema": {"$ref": f"#/components/schemas/{model.__name__}"}}
+
+
+__all__ = [
+    "SETTING_TEXTS",
+    "BatchAnswer",
+    "BatchEnvelope",
+    "BatchItem",
+    "BatchRequest",
+    "Health",
+    "Job",
+    "JobList",
+    "JobRequest",
+    "JobTypeList",
+    "Problem",
+    "Queue",
+    "QueueChanges",
+    "QueueList",
+    "Ready",
+    "Result",
+    "WorkerList",
+    "components",
+    "reference",
+]

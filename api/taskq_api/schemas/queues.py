@@ -1,0 +1,130 @@
+"""Queues and their settings, workers and job types."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from taskq.calls import SETTINGS
+from taskq_api.schemas.fields import Timestamp
+
+
+class Line(BaseModel):
+    """Jobs of one type that wait in a queue."""
+
+    job_type: str = Field(description="the type")
+    waiting: int = Field(description="jobs in line")
+    head_since: Timestamp = Field(description="since when the job that is next may run")
+    head_age: float | None = Field(description="the same as an age, in seconds")
+    served: bool = Field(description="a worker that was seen lately runs this type")
+
+
+SETTING_TEXTS = {
+    "aging_ms": "milliseconds of waiting that are worth one point of priority; 0 is FIFO. Default 10000",
+    "max_depth": "most waiting jobs; 0: no limit. Default 0",
+    "dedup_seconds": "seconds that an ended job stays recognisable. Default 600",
+    "dedup_max": "most stubs kept for that",
+    "succeeded_seconds": "seconds that succeeded jobs are kept",
+    "succeeded_max": "most succeeded jobs kept",
+    "succeeded_bytes": "most bytes of succeeded jobs kept",
+    "failed_seconds": "seconds that failed jobs are kept",
+    "failed_max": "most failed jobs kept",
+    "failed_bytes": "most bytes of failed jobs kept",
+    "cancelled_seconds": "seconds that cancelled jobs are kept",
+    "cancelled_max": "most cancelled jobs kept",
+    "cancelled_bytes": "most bytes of cancelled jobs kept",
+}
+
+
+def _setting_fields() -> dict[str, Any]:
+    return {
+        name: (
+            Annotated[int | None, Field(ge=low, le=high)],
+            Field(default=None, description=SETTING_TEXTS.get(name, name)),
+        )
+        for name, (low, high) in SETTINGS.items()
+    }
+
+
+QueueSettings = create_model(
+    "QueueSettings",
+    __doc__="Settings of a queue that differ from the defaults.",
+    **_setting_fields(),
+)
+
+
+class _Pausing(BaseModel):
+    model_config = ConfigDict(
+        extra="forbid",
+        strict=True,
+        json_schema_extra={"examples": [{"paused": True}, {"paused_types": ["print"]}]},
+    )
+
+    paused: bool | None = Field(default=None, description="hand out no job of this queue")
+    paused_types: Annotated[list[str], Field(max_length=1000)] | None = Field(
+        default=None, description="hand out no job of these types"
+    )
+
+
+QueueChanges = create_model(
+    "QueueChanges",
+    __base__=_Pausing,
+    __doc__="Settings to change; null clears one, what is not named stays.",
+    **_setting_fields(),
+)
+
+
+class Queue(BaseModel):
+    """One look at a queue."""
+
+    name: str = Field(description="the queue")
+    paused: bool = Field(description="none of its jobs is handed out")
+    paused_types: list[str] = Field(description="types of which none is handed out")
+    counts: dict[str, int] = Field(description="jobs by state")
+    workers: int = Field(description="workers that hold a lease here")
+    quarantined: int = Field(description="broken items that were set aside")
+    types: list[Line] = Field(description="waiting lines")
+    settings: QueueSettings = Field(description="what differs from the defaults")  # type: ignore[valid-type]  # made at run time
+
+
+class QueueList(BaseModel):
+    """Every queue."""
+
+    queues: list[Queue] = Field(description="by name")
+
+
+class Worker(BaseModel):
+    """A worker process as it tells about itself."""
+
+    id: str = Field(description="single use: new at each start")
+    host: str = Field(description="machine")
+    pid: int = Field(description="process")
+    supervisor_pid: int = Field(description="its parent")
+    version: str = Field(description="of taskq")
+    state: Literal["running", "stopping"] | str = Field(description="what it is doing")
+    started_at: Timestamp = Field(description="start")
+    seen_at: Timestamp = Field(description="last sign of life")
+    queues: list[str] = Field(description="queues it serves")
+    job_types: list[str] = Field(description="types it runs")
+    slots: int = Field(description="jobs it runs at once, at most")
+    busy: int = Field(description="jobs it runs now")
+
+
+class WorkerList(BaseModel):
+    """Workers that were seen lately."""
+
+    workers: list[Worker] = Field(description="in the order of their last sight")
+
+
+class JobType(BaseModel):
+    """A job type as workers publish it."""
+
+    job_type: str = Field(description="its name")
+    published: Any = Field(
+        description="what workers say about it, such as the schema of its payload"
+    )
+
+
+class JobTypeList(BaseModel):
+    """Job types that workers have published."""
+
+    job_types: list[JobType] = Field(description="by name")
