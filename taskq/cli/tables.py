@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
+from taskq import log
+
 _UNSEEN = re.compile(r"[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
 """What JSON leaves as it is although a terminal acts on it or hides it."""
 
 
 def plain(text: object) -> str:
     """``text`` with everything that is not to be seen (control characters among it) as an escape."""
-    return "".join(
-        c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode()
-        for c in str(text)
-    )
+    return log.plain(str(text))
 
 
 def dump(value: Any, *, indent: int | None = None) -> str:
