@@ -368,8 +368,13 @@ class EmbeddedServer:
             f"{name} {_quote_arguments(value)}\n" for name, value in sorted(directives.items())
         )
         path = self.data_dir / "server.conf"
-        path.write_text(text, encoding="utf-8", errors="surrogateescape")
-        path.chmod(0o600)  # it may hold a password
+        # It may hold a password: closed to others before anything is in it.
+        config = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.fchmod(config, 0o600)
+            os.write(config, text.encode(errors="surrogateescape"))
+        finally:
+            os.close(config)
 
     def _spawn(self, binary: Path, lock: int) -> subprocess.Popen[bytes]:
         command = [str(binary), str(self.data_dir / "server.conf")]
@@ -379,7 +384,7 @@ class EmbeddedServer:
         path = self.data_dir / "server.log"
         if path.exists() and path.stat().st_size > _LARGEST_LOG:
             path.replace(path.with_suffix(".log.1"))
-        with path.open("ab") as log:
+        with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as log:
             self._log_start = log.tell()
             try:
                 return subprocess.Popen(
@@ -390,6 +395,7 @@ class EmbeddedServer:
                     stderr=log,
                     cwd=self.data_dir,
                     pass_fds=[lock],
+                    umask=0o077,  # payloads are nobody else's to read
                     start_new_session=True,  # a Ctrl-C in the terminal is the starter's to handle
                 )
             except OSError as error:

@@ -98,6 +98,12 @@ def test_first_curl_prints_its_message(dev: Dev) -> None:
     assert "\nHello from scheduler\n" in dev.text()
 
 
+def test_nobody_else_reads_what_is_kept(dev: Dev) -> None:
+    folder = dev.folder / ".taskq"
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.rglob("*"))
+
+
 def test_reading_curls_answer(dev: Dev) -> None:
     job = json.loads(dev.shell(curls()[0]))
     shown = [command for command in curls() if " -X POST " not in command]

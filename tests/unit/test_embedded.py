@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -240,6 +241,47 @@ class TestPersistent:
         finally:
             os.kill(pid, signal.SIGKILL)
             wait_until_dead(pid)
+
+
+class TestPrivate:
+    """Payloads may be secret: nobody else on the machine reads what the server keeps."""
+
+    @pytest.fixture(autouse=True)
+    def _generous_umask(self) -> Iterator[None]:
+        before = os.umask(0)
+        yield
+        os.umask(before)
+
+    def test_files_are_for_their_owner_in_any_directory(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o755)
+        with EmbeddedServer(tmp_path, persistent=True) as server:
+            set_and_get(server.url, "secret")
+            kept = [path for path in tmp_path.rglob("*")]
+            assert len(kept) >= 6
+            assert [path.name for path in kept if path.stat().st_mode & 0o077] == []
+
+    def test_a_new_directory_is_for_its_owner(self, tmp_path: Path) -> None:
+        with EmbeddedServer(tmp_path / "new", persistent=True):
+            assert (tmp_path / "new").stat().st_mode & 0o777 == 0o700
+
+    def test_the_config_was_never_for_others(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It may hold a password, so its mode is right before anything is in it."""
+        modes: list[int] = []
+        write = os.write
+
+        def watched(descriptor: int, data: bytes) -> int:
+            modes.append(os.fstat(descriptor).st_mode & 0o777)
+            return write(descriptor, data)
+
+        (tmp_path / "server.conf").write_text("of a version that was careless")
+        (tmp_path / "server.conf").chmod(0o644)
+        monkeypatch.setattr(os, "write", watched)
+        with EmbeddedServer(tmp_path, config={"requirepass": "secret"}):
+            assert modes
+            assert set(modes) == {0o600}
+            assert (tmp_path / "server.conf").stat().st_mode & 0o777 == 0o600
 
 
 class TestFailures:

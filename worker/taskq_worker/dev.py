@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -25,8 +27,11 @@ STOP_SECONDS = 4.0
 _COMMAND = "from taskq.cli import main; main()"
 
 
-class _Stop(Exception):
-    """A signal asked to end."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+
+class _Stop(BaseException):
+    """A signal asked to end. Like KeyboardInterrupt it passes by what catches errors."""
 
 
 @click.command()
@@ -73,13 +78,13 @@ def dev(
     """Run everything here: an embedded server, the API and a worker. Ctrl-C stops it, jobs are kept."""
     load_settings()  # a wrong variable is told before anything starts
     _check_port(host, port)
-    directory.mkdir(parents=True, exist_ok=True)
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, _raise_stop)
+    _make_private(directory)
     server = EmbeddedServer(directory, persistent=True)
     parts: list[tuple[str, subprocess.Popen[bytes]]] = []
     failure: TaskqError | None = None
     try:
+        for number in SIGNALS:
+            signal.signal(number, _raise_stop)
         server.start()
         environment = {
             **os.environ,
@@ -99,8 +104,7 @@ def dev(
     except TaskqError as error:
         failure = error
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
+        _ignore_signals()
         _stop(parts)
         with contextlib.suppress(TaskqError):
             server.stop(timeout=2.0)
@@ -109,7 +113,35 @@ def dev(
 
 
 def _raise_stop(number: int, frame: FrameType | None) -> None:
+    _ignore_signals()  # one is enough: a second must not interrupt the stopping
     raise _Stop
+
+
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _make_private(directory: Path) -> None:
+    """Makes the directory of the jobs, for this user alone: payloads may be secret."""
+    if directory.exists():
+        # One that an older version made is closed; one that is more than ours is left as it is.
+        if (directory / "server.lock").exists():
+            directory.chmod(0o700)
+        return
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _command() -> str:
+    """How ``taskq`` is called here: by its name where that finds it, else as this process was started."""
+    started = Path(sys.argv[0])
+    if not started.is_file():
+        return "taskq"
+    found = shutil.which("taskq")
+    if found is not None and Path(found).samefile(started):
+        return "taskq"
+    return shlex.quote(str(started))
 
 
 def _check_port(host: str, port: int) -> None:
@@ -175,7 +207,7 @@ Try, in another terminal:
   curl {url}/jobs/<id>        the id is in the first answer
   curl {url}/queues           what waits, runs and failed
 
-  TASKQ_REDIS_URL=unix://{socket_path} .venv/bin/taskq jobs list
+  TASKQ_REDIS_URL=unix://{socket_path} {_command()} jobs list
   redis-cli -s {socket_path} keys '*'        everything is readable there
 
 Ctrl-C stops it; the jobs stay.

@@ -1,0 +1,69 @@
+"""The small parts of ``taskq dev``; tests/docs runs the whole."""
+
+import contextlib
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from taskq_worker import dev
+
+
+def test_a_stop_is_not_swallowed_by_what_catches_errors() -> None:
+    """It is raised wherever the signal meets the main thread."""
+    handlers = {number: signal.getsignal(number) for number in dev.SIGNALS}
+    try:
+        with pytest.raises(dev._Stop), contextlib.suppress(Exception):
+            dev._raise_stop(signal.SIGTERM, None)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    made = tmp_path / "a b" / "taskq"
+    made.parent.mkdir()
+    made.write_text("#!/bin/sh\n")
+    made.chmod(0o755)
+    return made
+
+
+def test_the_greeting_names_the_command_as_it_was_started(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    for started, shown in (
+        (str(script), f"'{script}'"),
+        ("-c", "taskq"),
+        (str(script.parent), "taskq"),
+        ("/no/such/taskq", "taskq"),
+    ):
+        monkeypatch.setattr(sys, "argv", [started])
+        assert dev._command() == shown
+
+
+def test_the_greeting_is_short_where_the_name_alone_will_do(
+    script: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(script.parent))
+    monkeypatch.setattr(sys, "argv", [str(script)])
+    assert dev._command() == "taskq"
+
+
+def test_the_directory_is_for_its_owner(tmp_path: Path) -> None:
+    new = tmp_path / "deep" / "new"
+    dev._make_private(new)
+    assert new.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_directory_of_ours_is_closed_and_another_left_alone(tmp_path: Path) -> None:
+    ours, other = tmp_path / "ours", tmp_path / "other"
+    for folder in (ours, other):
+        folder.mkdir()
+        folder.chmod(0o755)
+    (ours / "server.lock").touch()
+    dev._make_private(ours)
+    dev._make_private(other)
+    assert [f.stat().st_mode & 0o777 for f in (ours, other)] == [0o700, 0o755]
