@@ -740,6 +740,44 @@ def check(
     return _call("check", keys, now, (), ulids, parse)
 
 
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """Something that doctor found wrong, for ``repair.lua`` to look at again and to put right.
+
+    ``kind`` is the name of its function there, and says what the other three mean.
+    """
+
+    kind: Literal[
+        "key",
+        "lasting",
+        "passing",
+        "member",
+        "line",
+        "worker",
+        "job",
+        "entry",
+        "lock",
+        "attached",
+        "setting",
+    ]
+    name: str | bytes
+    where: str = ""
+    seen: str | bytes = ""
+
+
+def repair(
+    keys: QueueKeys,
+    repairs: Sequence[Repair],
+    *,
+    lease_ms: int,
+    max_lost: int = MAX_LOST,
+    now: float | None = None,
+) -> Call[list[str]]:
+    """Puts right what is still wrong; what was done in words for each, '' for nothing."""
+    items = [x for r in repairs for x in (r.kind, r.name, r.where, r.seen)]
+    return _call("repair", keys, now, (lease_ms, max_lost), items, _words)
+
+
 def delay_to_ms(seconds: float, field: str) -> int:
     """Seconds given by a user as whole milliseconds. Raises ``InvalidInput`` for NaN, negative, bool."""
     number: object = seconds

@@ -31,7 +31,8 @@ totals                 hash    bytes of big ended jobs        never
 stats:<minute>         hash    counters and histograms        TTL 3 h
 stats10:<minute>       hash    ten-minute sums                TTL 48 h
 events                 stream  transitions while watched      capped at 10,000 entries
-quarantine             hash    broken item -> reason (JSON)   doctor
+quarantine             hash    broken item -> reason (JSON)   doctor --drop-quarantine
+set-aside:<name>       any     a key that doctor put aside    TTL 30 d, doctor --drop-quarantine
 =====================  ======  =============================  ==========================================
 
 Outside the queues: ``<namespace>:queues`` (set of names, never deleted), ``<namespace>:worker:<id>``
@@ -87,6 +88,10 @@ class QueueKeys:
     @property
     def quarantine(self) -> str:
         return self.prefix + "quarantine"
+
+    def set_aside(self, name: str) -> str:
+        """Where doctor keeps a key that was not what its name says."""
+        return f"{self.prefix}set-aside:{name}"
 
     def job(self, ulid: str) -> str:
         return f"{self.prefix}job:{ulid}"
@@ -154,3 +159,6 @@ class Keys:
     @property
     def types(self) -> str:
         return f"{self.namespace}:types"
+
+    def set_aside(self, name: str) -> str:
+        return f"{self.namespace}:set-aside:{name}"

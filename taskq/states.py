@@ -88,6 +88,8 @@ TRANSITIONS: dict[str, Transition] = {
         _transition("snooze", ((_RUN,), (_S, _CAN))),
         _transition("reap", ((_RUN,), (_Q, _FAIL, _CAN))),
         _transition("reconcile", ((_RUN,), (_Q, _CAN))),
+        # A run that nobody can report any more; all else that doctor puts right stays in its state.
+        _transition("repair", ((_RUN,), (_Q, _FAIL, _CAN))),
         _transition("cancel", ((*_WAIT, State.BLOCKED), (_CAN,))),
         _transition("retry", ((_FAIL,), (_Q,))),
         _transition("edit", ((_S, _Q, _RET), (_S, _Q))),

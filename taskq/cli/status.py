@@ -1,7 +1,7 @@
 """``taskq workers``, ``stats`` and ``doctor``: how it goes, and whether all is well."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
@@ -9,11 +9,21 @@ import click
 from taskq.cli.jobs import FIRST_JOB
 from taskq.cli.options import connection_options, json_option, run
 from taskq.cli.tables import age, echo_json, milliseconds, plain, table
-from taskq.doctor import Finding, examine, examine_all, rebuild_registry, server_findings
+from taskq.doctor import (
+    Finding,
+    drop_quarantine,
+    examine,
+    examine_all,
+    fix,
+    fix_all,
+    rebuild_registry,
+    server_findings,
+)
 from taskq.inspector import MINUTES_MAX, Inspector, Latency, Statistics
 from taskq.present import statistics_to_dict, worker_to_dict
 from taskq.registry import now_ms
 from taskq.server import check_server
+from taskq.settings import load_settings
 from taskq.store import AsyncStore
 
 
@@ -114,63 +124,110 @@ def _latency(latency: Latency | None) -> str:
     is_flag=True,
     help="First enter every queue that has keys in the registry.",
 )
+@click.option("--fix", is_flag=True, help="Put right what can be; without it, only say so.")
+@click.option(
+    "--drop-quarantine",
+    is_flag=True,
+    help="First delete for good what was set aside as broken.",
+)
 @json_option
 @connection_options
 def doctor(
     queue: str | None,
     rebuild_registry: bool,
+    fix: bool,
+    drop_quarantine: bool,
     as_json: bool,
     redis_url: str | None,
     namespace: str | None,
 ) -> None:
     """Check the server, and that every job is where it should be.
 
-    Reads in bounded pages, so it may run against a system under load. Exits 1 when there are errors.
+    Reads in bounded pages, so it may run against a system under load; so may --fix, which looks at each
+    item again before it touches it. Exits 1 when errors are left.
     """
 
-    async def action(store: AsyncStore) -> tuple[list[str], list[Finding]]:
+    async def action(store: AsyncStore) -> _Visit:
         added = await _rebuild(store) if rebuild_registry else []
-        if queue is None:
-            return added, await examine_all(store)
-        await Inspector(store).queue(queue)
-        return added, server_findings(await check_server(store)) + await examine(store, queue)
+        if queue is not None:
+            await Inspector(store).queue(queue)
+        dropped = await _drop(store, queue) if drop_quarantine else []
+        return _Visit(added, dropped, await _look(store, queue, fix))
 
-    added, findings = run(redis_url, namespace, action)
+    visit = run(redis_url, namespace, action)
     if as_json:
-        echo_json(_report(added, findings))
+        echo_json(_report(visit))
     else:
-        for name in added:
-            click.echo(f"registry: entered {plain(name)}")
-        _print_findings(findings)
-    if any(finding.severity == "error" for finding in findings):
+        _print_visit(visit)
+    if any(finding.severity == "error" and not finding.fixed for finding in visit.findings):
         raise click.exceptions.Exit(1)
 
 
-_rebuild = rebuild_registry
+_rebuild, _drop = rebuild_registry, drop_quarantine
 
 
-def _report(added: list[str], findings: list[Finding]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Visit:
+    registered: list[str]
+    dropped: list[str]
+    findings: list[Finding]
+
+
+async def _look(store: AsyncStore, queue: str | None, repair: bool) -> list[Finding]:
+    lease = load_settings().lease_seconds
+    if queue is None:
+        return await (fix_all(store, lease_seconds=lease) if repair else examine_all(store))
+    found = server_findings(await check_server(store))
+    if repair:
+        return found + await fix(store, queue, lease_seconds=lease)
+    return found + await examine(store, queue)
+
+
+def _report(visit: _Visit) -> dict[str, Any]:
     return {
-        "findings": [asdict(finding) for finding in findings],
-        **_numbers(findings),
-        "registered": added,
+        "findings": [asdict(finding) for finding in visit.findings],
+        **_numbers(visit.findings),
+        "registered": visit.registered,
+        "dropped": visit.dropped,
     }
 
 
 def _numbers(findings: list[Finding]) -> dict[str, int]:
+    """What is left, by severity, and how much was fixed or could be."""
+    left = [finding for finding in findings if not finding.fixed]
     return {
-        f"{severity}s": sum(finding.severity == severity for finding in findings)
-        for severity in ("error", "warning")
+        "errors": sum(finding.severity == "error" for finding in left),
+        "warnings": sum(finding.severity == "warning" for finding in left),
+        "fixed": len(findings) - len(left),
+        "fixable": sum(bool(finding.fix) for finding in left),
     }
 
 
-def _print_findings(findings: list[Finding]) -> None:
-    for severity in ("error", "warning", "info"):
-        for finding in findings:
-            if finding.severity == severity:
-                where = f"queue {finding.queue}: " if finding.queue else ""
-                click.echo(plain(f"{severity:<8} {where}{finding.subject}: {finding.message}"))
-                if finding.advice:
-                    click.echo(plain(f"{'':<8} -> {finding.advice}"))
-    n = _numbers(findings)
-    click.echo("all is well" if not findings else f"{n['errors']} errors, {n['warnings']} warnings")
+def _print_visit(visit: _Visit) -> None:
+    for name in visit.registered:
+        click.echo(f"registry: entered {plain(name)}")
+    for name in visit.dropped:
+        click.echo(f"dropped: {plain(name)}")
+    for word in ("fixed", "error", "warning", "info"):
+        for finding in visit.findings:
+            if word == ("fixed" if finding.fixed else finding.severity):
+                _print_finding(word, finding)
+    n = _numbers(visit.findings)
+    fixed = f"{n['fixed']} fixed, " if n["fixed"] else ""
+    click.echo(
+        f"{fixed}{n['errors']} errors, {n['warnings']} warnings"
+        if visit.findings
+        else "all is well"
+    )
+    if n["fixable"]:
+        click.echo(f"{n['fixable']} of them can be put right: taskq doctor --fix")
+
+
+def _print_finding(word: str, finding: Finding) -> None:
+    where = f"queue {finding.queue}: " if finding.queue else ""
+    click.echo(plain(f"{word:<8} {where}{finding.subject}: {finding.message}"))
+    if finding.advice and not finding.fixed:
+        click.echo(plain(f"{'':<8} -> {finding.advice}"))
+    if finding.fix:
+        would = "" if finding.fixed else "--fix would "
+        click.echo(plain(f"{'':<8} -> {would}{finding.fix}"))

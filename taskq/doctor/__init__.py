@@ -3,6 +3,7 @@
 ``examine`` walks one queue, ``examine_all`` everything of the namespace, in bounded pages and without
 a write, so both may run against a system under load. A look at an item is atomic (a script or a
 MULTI), and what looks wrong is looked at once more after a pause: only what is still wrong is reported.
+``fix`` and ``fix_all`` put it right (see ``taskq.doctor.repair``).
 """
 
 import asyncio
@@ -10,30 +11,44 @@ import re
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
-from taskq.doctor.rules import SHARED_KINDS, Finding, judge_key, server_findings
-from taskq.doctor.walk import Examiner, shown, types_of
+from taskq.doctor.repair import MAX_REPAIRS, drop_entries, drop_keys, put_right, set_shared_aside
+from taskq.doctor.rules import (
+    REMEDIES,
+    SHARED_KINDS,
+    Finding,
+    judge_key,
+    repair_of_key,
+    server_findings,
+)
+from taskq.doctor.walk import MAX_SUSPECTS, Examiner, shown, types_of
 from taskq.errors import InvalidInput
 from taskq.ids import check_queue
 from taskq.keys import Keys
 from taskq.server import check_server
 from taskq.store import AsyncStore, translate
 
-__all__ = ["Finding", "examine", "examine_all", "rebuild_registry", "server_findings"]
+__all__ = [
+    "Finding",
+    "drop_quarantine",
+    "examine",
+    "examine_all",
+    "fix",
+    "fix_all",
+    "rebuild_registry",
+    "server_findings",
+]
 
 PAUSE_SECONDS = 0.5
+LEASE_SECONDS = 15.0
+MAX_ROUNDS = 20
+"""One repair may uncover the next: a key set aside leaves its jobs in no place. Three rounds are usual."""
 
 
 async def examine(
     store: AsyncStore, queue: str, *, page: int = 200, pause: float = PAUSE_SECONDS
 ) -> list[Finding]:
     """What is wrong with one queue; the look again waits ``pause`` seconds."""
-    examiner = Examiner(store, check_queue(queue), page)
-    async for names in _scan(store, examiner.keys.prefix, page):
-        await examiner.walk([name.removeprefix(examiner.keys.prefix.encode()) for name in names])
-    await examiner.finish()
-    if examiner.suspects:
-        await asyncio.sleep(pause)
-    return await examiner.findings()
+    return await (await _walked(store, queue, page, pause, MAX_SUSPECTS)).findings()
 
 
 async def examine_all(
@@ -56,6 +71,76 @@ async def examine_all(
     for _, examiner in sorted(examiners.items()):
         found += await examiner.findings()
     return list(dict.fromkeys(found))
+
+
+async def fix(
+    store: AsyncStore,
+    queue: str,
+    *,
+    lease_seconds: float = LEASE_SECONDS,
+    page: int = 200,
+    pause: float = PAUSE_SECONDS,
+) -> list[Finding]:
+    """Puts one queue right, round by round until there is nothing left to do; answers what was done
+    (``fixed``), then what is still wrong. ``lease_seconds`` is the grace for a list without a lease."""
+    fixed: list[Finding] = []
+    for _ in range(MAX_ROUNDS):
+        examiner = await _walked(store, queue, page, pause, MAX_REPAIRS)
+        wrong = await examiner.still_wrong()
+        done = await put_right(store, queue, wrong, lease_ms=round(lease_seconds * 1000))
+        fixed += done.values()
+        left = [w.finding for w in wrong if w not in done]
+        if not done:
+            break
+    return list(dict.fromkeys([*fixed, *left]))
+
+
+async def fix_all(
+    store: AsyncStore,
+    *,
+    lease_seconds: float = LEASE_SECONDS,
+    page: int = 200,
+    pause: float = PAUSE_SECONDS,
+) -> list[Finding]:
+    """The same for what all queues share, and for every queue that has a key."""
+    found = server_findings(await check_server(store))
+    queues: set[str] = set()
+    async for names in _scan(store, f"{store.keys.namespace}:", page):
+        by_queue, shared = _by_queue(store.keys, names)
+        found += await set_shared_aside(store, await _shared(store, shared))
+        queues.update(by_queue)
+    for queue in sorted(queues):
+        found += await fix(store, queue, lease_seconds=lease_seconds, page=page, pause=pause)
+    return list(dict.fromkeys(found))
+
+
+async def drop_quarantine(
+    store: AsyncStore, queue: str | None = None, *, page: int = 200
+) -> list[str]:
+    """Deletes what was kept of broken items, of one queue or of all; answers the names."""
+    dropped: list[str] = []
+    prefix = f"{store.keys.namespace}:" if queue is None else store.keys.queue(queue).prefix
+    async for names in _scan(store, prefix, page):
+        by_queue, shared = _by_queue(store.keys, names)
+        aside = [key for name, key in shared if name.startswith("set-aside:")]
+        for name, keys in by_queue.items():
+            start = store.keys.queue(name).prefix.encode()
+            aside += [start + key for key in keys if key.startswith(b"set-aside:")]
+            if b"quarantine" in keys:
+                dropped += await drop_entries(store, store.keys.queue(name), page)
+        dropped += await drop_keys(store, aside)
+    return dropped
+
+
+async def _walked(store: AsyncStore, queue: str, page: int, pause: float, most: int) -> Examiner:
+    """An examiner that has seen the whole queue, and has waited if it suspects anything."""
+    examiner = Examiner(store, check_queue(queue), page, most)
+    async for names in _scan(store, examiner.keys.prefix, page):
+        await examiner.walk([name.removeprefix(examiner.keys.prefix.encode()) for name in names])
+    await examiner.finish()
+    if examiner.suspects:
+        await asyncio.sleep(pause)
+    return examiner
 
 
 async def rebuild_registry(store: AsyncStore, *, page: int = 1000) -> list[str]:
@@ -108,9 +193,10 @@ def _by_queue(
 async def _shared(store: AsyncStore, names: Sequence[tuple[str, bytes]]) -> list[Finding]:
     facts = await types_of(store, [key for _, key in names])
     return [
-        Finding(severity, "", shown(key), message, advice)
+        Finding(severity, "", shown(key), message, advice, REMEDIES[remedy.kind] if remedy else "")
         for (name, key), fact in zip(names, facts, strict=True)
         for severity, message, advice in judge_key(SHARED_KINDS, name, *fact)
+        for remedy in (repair_of_key(SHARED_KINDS, name, *fact),)
     ]
 
 

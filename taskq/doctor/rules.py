@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from taskq.calls import Repair
 from taskq.server import ServerReport
-from taskq.states import TERMINAL
+from taskq.states import TERMINAL, State
 
 Severity = Literal["error", "warning", "info"]
 Lifetime = Literal["for good", "for a time", "either"]
@@ -14,13 +15,18 @@ Verdict = tuple[Severity, str, str]
 
 OVERDUE_MS = 60_000
 """Due for so long and still there: nobody promotes, reaps or expires."""
+OLDEST_MARK_MS = 3_600_000
+"""So long a dead worker is remembered."""
+SET_ASIDE_MS = 30 * 86_400_000
+"""So long a key that doctor put aside is kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """Something that is wrong (``error``), may become so (``warning``), or is good to know (``info``).
 
-    ``queue`` is '' for the server and for what all queues share; ``subject`` names the key or job.
+    ``queue`` is '' for the server and for what all queues share; ``subject`` names the key or job. ``fix`` is
+    what ``doctor --fix`` would do about it or, where ``fixed``, has done; '' for what it leaves to people.
     """
 
     severity: Severity
@@ -28,14 +34,17 @@ class Finding:
     subject: str
     message: str
     advice: str = ""
+    fix: str = ""
+    fixed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What a key of one pattern has to be."""
+    """What a key of one pattern has to be, and the time to live for one that should have it."""
 
     type: str
     lives: Lifetime = "for good"
+    ttl_ms: int = 0
 
 
 KINDS: Mapping[str, Kind] = {
@@ -58,15 +67,16 @@ KINDS: Mapping[str, Kind] = {
     "stubs:": Kind("zset"),
     "expiring": Kind("zset"),
     "unique:": Kind("string"),
-    "wake:": Kind("list", "for a time"),
-    "control:": Kind("list", "for a time"),
+    "wake:": Kind("list", "for a time", 60_000),
+    "control:": Kind("list", "for a time", 60_000),
     "config": Kind("hash"),
     "ticks": Kind("hash"),
     "totals": Kind("hash"),
-    "stats:": Kind("hash", "for a time"),
-    "stats10:": Kind("hash", "for a time"),
+    "stats:": Kind("hash", "for a time", 10_800_000),
+    "stats10:": Kind("hash", "for a time", 172_800_000),
     "events": Kind("stream", "either"),
     "quarantine": Kind("hash"),
+    "set-aside:": Kind("any", "for a time", SET_ASIDE_MS),
 }
 """Every key of a queue, by its first word: the table of ``taskq.keys`` (a test compares the two)."""
 
@@ -80,10 +90,22 @@ SHARED_KINDS: Mapping[str, Kind] = {
 """The same for the keys outside the queues."""
 
 _LOOK = "look at it with redis-cli: it should be"
-MISPLACED = (
-    "taskq did not do this by itself: was the data edited or partly restored? "
-    "Cancel the job and submit it again, or put it right with redis-cli"
-)
+MISPLACED = "taskq did not do this by itself: was the data edited, evicted or partly restored?"
+ENTER = "enter the queue in the registry"
+REMEDIES: Mapping[str, str] = {
+    "key": "set the key aside for 30 days, as set-aside:<name>",
+    "lasting": "take its time to live away",
+    "passing": "give it a time to live",
+    "member": "take it out, and keep it in quarantine",
+    "line": "put `lines` in step with the lines",
+    "worker": "put lease, holder and mark of death in step with the list",
+    "job": "put it where its state says; a run that nobody can report is queued again, as lost",
+    "entry": "take the entry out; a job goes where its state says",
+    "lock": "delete the lock",
+    "attached": "delete the key",
+    "setting": "clear the setting, so that its default holds",
+}
+"""What ``repair.lua`` does, by the kind of the repair."""
 NO_JANITOR = "is a worker, an API process or `taskq janitor` running?"
 
 
@@ -113,7 +135,7 @@ def judge_key(kinds: Mapping[str, Kind], name: str, of_type: str, ttl: int) -> l
         return [
             ("warning", "no part of taskq owns this key", "delete it if you know it is not needed")
         ]
-    if of_type != kind.type:
+    if kind.type not in (of_type, "any"):
         message = f"is a {of_type}, not a {kind.type}: what needs it is refused"
         return [("error", message, f"{_LOOK} a {kind.type}; rename the key, then look at the jobs")]
     if kind.lives == "for good" and ttl != -1:
@@ -125,8 +147,32 @@ def judge_key(kinds: Mapping[str, Kind], name: str, of_type: str, ttl: int) -> l
     return []
 
 
+def repair_of_key(kinds: Mapping[str, Kind], name: str, of_type: str, ttl: int) -> Repair | None:
+    """What to do about a key of which ``judge_key`` has found something."""
+    kind = kinds.get(kind_of(name))
+    if kind is None or (kind_of(name) == "stubs:" and name[6:] not in TERMINAL):
+        return None
+    if kind.type not in (of_type, "any"):
+        return Repair("key", name, kind.type, name)
+    if ttl != -1:
+        return Repair("lasting", name)
+    return Repair("passing", name, str(kind.ttl_ms))
+
+
+def whole(state: str | None, of_type: str | None, stub: str | None) -> bool:
+    """Whether a hash with these fields is a job (or the stub of one) that can be placed."""
+    if state in TERMINAL:
+        return True
+    return state in set(State) and bool(of_type) and not stub
+
+
 def misplaced(
-    name: str, state: str | None, of_type: str | None, worker: str | None, stub: str | None
+    name: str,
+    state: str | None,
+    of_type: str | None,
+    worker: str | None,
+    stub: str | None,
+    expires: str | None,
 ) -> str | None:
     """What is wrong about a job with these fields standing in this container.
 
@@ -139,6 +185,8 @@ def misplaced(
         return f"stands in {name}, but its job is {state} and would be deleted as a stub"
     if state is None or stub:
         return f"stands in {name}, but there is no such job"
+    if kind == "expiring" and state not in TERMINAL and not expires:
+        return f"stands in {name}, but is {state} and does not expire"
     if kind == "ready" and of_type != rest:
         return f"stands in {name}, but is a {state} job of type {of_type}"
     if kind == "processing" and worker != rest:
@@ -148,13 +196,24 @@ def misplaced(
 
 
 def judge_worker(now: float, held: int, lease: Any, holder: int, death: Any) -> list[Verdict]:
-    """Of a worker whose list is not empty."""
+    """Of a worker, by the length of its list, its lease, its entry in holders and its mark of death."""
+    if held:
+        return _judge_holder(now, held, lease, holder, death)
+    found: list[Verdict] = []
+    if holder and lease is None:
+        found.append(("warning", "is in holders, but has neither jobs nor a lease", NO_JANITOR))
+    if death is not None and float(death) < now - OLDEST_MARK_MS - OVERDUE_MS:
+        found.append(("warning", "was marked dead long ago and is still remembered", NO_JANITOR))
+    if death is not None and float(death) > now + OVERDUE_MS:
+        found.append(("warning", "is marked dead as of a time that lies ahead", ""))
+    return found
+
+
+def _judge_holder(now: float, held: int, lease: Any, holder: int, death: Any) -> list[Verdict]:
     found: list[Verdict] = []
     if not holder:
         message = f"holds {held} jobs, but its worker is not in holders: no janitor finds them"
-        found.append(
-            ("error", message, "add it with redis-cli: HSET <prefix>holders <worker> '0 0 15000'")
-        )
+        found.append(("error", message, MISPLACED))
     if lease is None:
         message = (
             f"holds {held} jobs without a lease: the janitor gives it one, then takes them back"

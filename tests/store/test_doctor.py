@@ -1,19 +1,31 @@
 """Each planted inconsistency is found, and a healthy queue, however busy, gives none."""
 
 import asyncio
+import base64
+import json
 import re
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from support.queue import Bench
 from taskq import keys as keys_module
-from taskq.doctor import Finding, examine, examine_all, rebuild_registry, server_findings
+from taskq.doctor import (
+    Finding,
+    drop_quarantine,
+    examine,
+    examine_all,
+    fix,
+    rebuild_registry,
+    server_findings,
+)
 from taskq.doctor.rules import KINDS, SHARED_KINDS
 from taskq.ids import UlidFactory
 from taskq.keys import Keys
 from taskq.server import ServerReport
+from taskq.states import TERMINAL, State
 from taskq.store import AsyncStore
 
 ulid = UlidFactory()
@@ -197,7 +209,7 @@ PLANTED: dict[str, tuple[Callable[[Bench, dict[str, str]], object], str]] = {
     ),
     "a line that is in no index": (
         lambda q, i: q.redis.srem(q.keys.lines, "mail"),
-        "waits in a line that is not in lines",
+        "a line that is not in lines",
     ),
     "a run without a fence": (
         lambda q, i: q.redis.hdel(q.keys.job(i["running"]), "fence"),
@@ -326,6 +338,94 @@ async def test_what_may_be_wrong_is_a_warning(q: Bench, store: AsyncStore, what:
     assert [f for f in await look(store) if f.severity == "error"] == []
 
 
+FOR_PEOPLE = {
+    "a lease that ran out long ago",
+    "jobs that were due long ago",
+    "a key that nobody owns",
+    "stubs of a state that does not end",
+    "something set aside",
+}
+"""What a janitor or a person has to see to."""
+
+
+async def mend(store: AsyncStore) -> list[Finding]:
+    return [finding for finding in await fix(store, "q", pause=0) if finding.fixed]
+
+
+def drain(q: Bench) -> None:
+    """All workers die, an hour passes, and a new one runs what there is."""
+    for worker in ("w1", "w2", "w9"):
+        q.crash(worker)
+    q.now = time.time() * 1000 + 3_700_000
+    while jobs := q.take("later", 50):
+        q.finish(*jobs, worker="later")
+
+
+@pytest.mark.parametrize("what", [*PLANTED, *DOUBTFUL])
+async def test_it_is_said_beforehand_what_would_be_fixed(
+    q: Bench, store: AsyncStore, what: str
+) -> None:
+    plant, message = {**PLANTED, **DOUBTFUL}[what]
+    plant(q, one_of_each(q))
+    dump = q.dump(leave_out=())
+    found = [f for f in await look(store) if re.search(message, f.message)]
+    assert {bool(f.fix) for f in found} == {what not in FOR_PEOPLE}
+    assert not any(f.fixed for f in found)
+    assert q.dump(leave_out=()) == dump
+
+
+@pytest.mark.parametrize("what", [what for what in (*PLANTED, *DOUBTFUL) if what not in FOR_PEOPLE])
+async def test_what_is_wrong_is_put_right(q: Bench, store: AsyncStore, what: str) -> None:
+    plant, message = {**PLANTED, **DOUBTFUL}[what]
+    planted = one_of_each(q)
+    neighbours = [ulid() for _ in range(5)]
+    q.add(*neighbours[:2], job_type="third")
+    q.take("w2", 1, "third")
+    q.add(*neighbours[2:], delay_ms=3_600_000)
+    before = [q.redis.hgetall(q.keys.job(one)) for one in neighbours]
+    plant(q, planted)
+
+    mended = await mend(store)
+
+    assert any(re.search(message, finding.message) for finding in mended)
+    assert all(finding.fix for finding in mended)
+    assert [f for f in serious(await look(store)) if "was set aside" not in f.message] == []
+    assert [q.redis.hgetall(q.keys.job(one)) for one in neighbours] == before
+    dump = q.dump(leave_out=())
+    assert await mend(store) == []
+    assert q.dump(leave_out=()) == dump, "a second run writes nothing"
+
+    drain(q)
+    while jobs := q.take("later", 50, "third"):
+        q.finish(*jobs, worker="later")
+    assert q.states(neighbours) == {State.SUCCEEDED}
+    kept = {q.state(one) for one in planted.values()} - {None}
+    assert kept <= TERMINAL
+    await drop_quarantine(store, "q")
+    assert [f for f in serious(await look(store)) if "dead as of" not in f.message] == []
+
+
+async def test_what_was_set_aside_is_kept_until_it_is_dropped(q: Bench, store: AsyncStore) -> None:
+    ids = one_of_each(q)
+    q.redis.delete(q.key("retrying"))
+    q.redis.set(q.key("retrying"), b"\xff by hand")
+    q.redis.zadd(q.key("failed"), {b"\xfe\x00": 1})
+    q.redis.zadd(q.key("failed"), {"no id": 1})
+    await mend(store)
+    assert q.redis.get(q.keys.set_aside("retrying")) == b"\xff by hand"
+    assert 29 * 86400 < q.redis.ttl(q.keys.set_aside("retrying")) <= 30 * 86400
+    assert q.state(ids["retrying"]) is State.RETRYING
+    entries = {k: json.loads(v) for k, v in q.redis.hgetall(q.keys.quarantine).items()}
+    assert base64.b64decode(entries[b"base64:/gA="]["base64"]) == b"\xfe\x00"
+    assert base64.b64decode(entries[b"no id"]["base64"]) == b"no id"
+    assert "a string, not a zset" in entries[b"retrying"]["reason"]
+    listed = [f.subject for f in await look(store) if "was set aside" in f.message]
+    assert sorted(listed) == ["base64:/gA=", "no id", "retrying"]
+    assert len(await drop_quarantine(store)) == 4
+    assert serious(await look(store)) == []
+    assert not list(q.redis.scan_iter(q.key("set-aside:*")))
+
+
 async def test_good_to_know(q: Bench, store: AsyncStore) -> None:
     q.add(ulid())
     q.redis.sadd(q.keys.lines, "idle")
@@ -398,11 +498,11 @@ def test_the_doctor_knows_every_key_of_the_keys_module() -> None:
     text = re.sub(
         r"\nsucceeded, failed,( +)", r"\nsucceeded, failed, cancelled,\1", keys_module.__doc__ or ""
     )
-    rows = re.findall(r"^(\S.*?)  +(hash|list|zset|set|string|stream)  ", text, re.MULTILINE)
+    rows = re.findall(r"^(\S.*?)  +(hash|list|zset|set|string|stream|any)  ", text, re.MULTILINE)
     table = {
         name: of_type
         for names, of_type in rows
-        for name in re.findall(r"[a-z0-9]+:?", re.sub(r"<[^>]*>", "", names))
+        for name in re.findall(r"[a-z0-9-]+:?", re.sub(r"<[^>]*>", "", names))
     }
     assert {name: kind.type for name, kind in KINDS.items()} == table
     assert set(SHARED_KINDS) == {"queues", "workers", "worker:", "types", "schema"}
