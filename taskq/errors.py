@@ -26,6 +26,10 @@ metrics count. The text says what went wrong and what to do about it::
     ├── Unavailable               redis_unavailable      Redis away, loading, busy or read-only
     │   └── OutOfMemory           redis_out_of_memory    Redis refuses new work until memory is freed
     └── BrokenKey                 broken_key             a key has the wrong type; run doctor
+
+Two more live at the edge, and no call of the library raises them: ``taskq_api.serve.BindError`` (``bind``,
+a ``TaskqError``: the address cannot be listened on) and ``taskq_api.errors.Refused`` (what the API refuses
+before the library is asked; its code is one of the API's table). What a handler raises is its own.
 """
 
 from typing import Any, ClassVar
@@ -212,6 +216,6 @@ class OutOfMemory(Unavailable):
 
 
 class BrokenKey(TaskqError):
-    """A key of the queue has the wrong type. Nothing was written; ``taskq doctor --fix`` repairs."""
+    """A key of the queue has the wrong type. Nothing was written; ``taskq doctor`` names it."""
 
     code = "broken_key"

@@ -1,1 +1,1 @@
-"""The REST API and the dashboard of taskq (extra ``api``)."""
+"""The REST API of taskq (extra ``api``)."""

@@ -14,7 +14,7 @@ from taskq_api import errors
 from taskq_api.auth import KeyAuth, check_bind, key_digests
 from taskq_api.deps import Services
 from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
-from taskq_api.routes import health, jobs, queues
+from taskq_api.routes import health, jobs, pages, queues
 from taskq_api.schemas import components
 from taskq_api.version import VERSION
 
@@ -70,6 +70,7 @@ def create_app(settings: Settings) -> FastAPI:
         description=DESCRIPTION,
         openapi_tags=TAGS,
         lifespan=_lifespan,
+        docs_url=None,  # ours, below: FastAPI's loads its scripts from elsewhere
         redoc_url=None,
     )
     app.state.settings = settings
@@ -78,7 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
     # Found first, and free of the dependency machinery that this busiest route does not use; its twin
     # in the router is what the OpenAPI document shows.
     app.add_route("/jobs", jobs.submit_job, methods=["POST"], include_in_schema=False)
-    for module in (jobs, queues, health):
+    for module in (jobs, queues, health, pages):
         app.include_router(module.router)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)

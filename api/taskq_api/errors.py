@@ -37,13 +37,9 @@ CODES: dict[str, tuple[int, str]] = {
     "job_not_found": (404, "There is no such job"),
     "queue_not_found": (404, "There is no such queue"),
     "method_not_allowed": (405, "This method is not allowed here"),
-    "conflict": (409, "The present state does not allow this"),
     "wrong_state": (409, "The job's state does not allow this"),
     "idempotency_conflict": (409, "The idempotency key was used with another body"),
     "unique_held": (409, "A live job holds the unique key"),
-    "lease_lost": (409, "The lease is no longer the caller's"),
-    "job_cancelled": (409, "The job was cancelled"),
-    "job_failed": (409, "The job failed"),
     "result_expired": (410, "The result is no longer kept"),
     "payload_too_large": (413, "The body or payload is too large"),
     "unsupported_media_type": (415, "Bodies must be application/json"),
@@ -54,13 +50,9 @@ CODES: dict[str, tuple[int, str]] = {
     "internal": (500, "Something went wrong inside"),
     "taskq_error": (500, "Something went wrong inside"),
     "broken_key": (500, "Stored data is broken: an operator has to run `taskq doctor`"),
-    "config": (500, "A setting is wrong"),
-    "unsafe_server": (503, "The Redis server is not safe for jobs"),
-    "embedded_server": (503, "The bundled server did not start"),
     "not_ready": (503, "Not ready to serve"),
     "redis_unavailable": (503, "Redis cannot be used now"),
     "redis_out_of_memory": (503, "Redis is full and takes no new work"),
-    "result_timeout": (504, "The job had not ended in time"),
 }
 """Every code that an answer may carry: its HTTP status and title."""
 

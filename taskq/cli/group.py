@@ -19,7 +19,7 @@ EXTRAS = {"api": "api", "worker": "worker", "janitor": "worker", "dev": "all"}
 """Which extra a command of ours needs."""
 
 ABOUT = {
-    "api": "Serve the REST API and the dashboard.",
+    "api": "Serve the REST API.",
     "dev": "Run all of it here, with a server of its own.",
     "janitor": "Return expired leases, promote what is due, trim what is old.",
     "worker": "Run jobs.",

@@ -256,7 +256,7 @@ class TestPrivate:
         tmp_path.chmod(0o755)
         with EmbeddedServer(tmp_path, persistent=True) as server:
             set_and_get(server.url, "secret")
-            kept = [path for path in tmp_path.rglob("*")]
+            kept = list(tmp_path.rglob("*"))
             assert len(kept) >= 6
             assert [path.name for path in kept if path.stat().st_mode & 0o077] == []
 
