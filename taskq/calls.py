@@ -754,7 +754,7 @@ class Repair:
         "member",
         "line",
         "worker",
-        "job",
+        "misplaced",
         "entry",
         "lock",
         "attached",

@@ -28,7 +28,7 @@ ORDER = (
     "member",
     "line",
     "worker",
-    "job",
+    "misplaced",
     "entry",
     "lock",
     "attached",

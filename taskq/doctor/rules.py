@@ -99,7 +99,7 @@ REMEDIES: Mapping[str, str] = {
     "member": "take it out, and keep it in quarantine",
     "line": "put `lines` in step with the lines",
     "worker": "put lease, holder and mark of death in step with the list",
-    "job": "put it where its state says; a run that nobody can report is queued again, as lost",
+    "misplaced": "put it where its state says; a run that nobody can report is queued again, as lost",
     "entry": "take the entry out; a job goes where its state says",
     "lock": "delete the lock",
     "attached": "delete the key",

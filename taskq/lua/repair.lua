@@ -251,7 +251,7 @@ local function line_in_order(name)
     note('entered in lines')
   end
 end
-local kinds = { job = job_in_order, entry = job_in_order, worker = worker_in_order, line = line_in_order, lock = lock_in_order }
+local kinds = { misplaced = job_in_order, entry = job_in_order, worker = worker_in_order, line = line_in_order, lock = lock_in_order }
 function kinds.key(name, wanted, shown)
   local have = type_of(name)
   if have ~= 'none' and have ~= wanted then
