@@ -7,6 +7,17 @@ from typing import Any
 
 from taskq.errors import InvalidInput
 
+TEN_YEARS = 315_360_000
+
+
+def _check_seconds(value: object, field: str) -> None:
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, (int, float))
+        or not 0 <= value <= TEN_YEARS
+    ):
+        raise InvalidInput(f"{field} must be 0 to {TEN_YEARS} seconds, not {value!r}", field=field)
+
 
 class Retry(Exception):
     """Raise it to fail this attempt and try again ``after`` seconds (None: by the task's back-off).
@@ -16,6 +27,8 @@ class Retry(Exception):
 
     def __init__(self, message: str = "retry asked for", *, after: float | None = None) -> None:
         super().__init__(message)
+        if after is not None:
+            _check_seconds(after, "after")
         self.after = after
 
 
@@ -24,6 +37,7 @@ class Snooze(Exception):
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"snoozed for {seconds} s")
+        _check_seconds(seconds, "seconds")
         self.seconds = seconds
 
 

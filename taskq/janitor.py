@@ -15,7 +15,7 @@ from taskq import calls
 from taskq.errors import InvalidInput, TaskqError, Unavailable
 from taskq.ids import check_queue
 from taskq.keys import QueueKeys
-from taskq.store import AsyncStore
+from taskq.store import AsyncStore, translate
 
 logger = logging.getLogger("taskq.janitor")
 
@@ -117,7 +117,7 @@ class Janitor:
         commands.append(("SMEMBERS", keys.queues))
         members = (await self._store.pipeline(commands))[-1]
         if isinstance(members, Exception):
-            raise TaskqError(f"{keys.queues} cannot be read: {members}")
+            raise translate(members)
         return sorted(
             name for member in members if _is_queue(name := member.decode(errors="replace"))
         )

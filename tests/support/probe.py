@@ -272,3 +272,33 @@ async def grows(ctx: Context, mib: int) -> None:
     held = bytearray(mib * 1_048_576)
     while held:
         await asyncio.sleep(60)
+
+
+@app.task(max_attempts=1)
+def terminates_a_child() -> int:
+    import subprocess
+
+    child = subprocess.Popen(["sleep", "60"])
+    child.terminate()
+    return child.wait(5)
+
+
+class Recursive(Exception):
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+class Raising(Exception):
+    @property
+    def retryable(self) -> bool:
+        raise RuntimeError("no answer")
+
+
+class Exiting(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+@app.task(max_attempts=1)
+async def misbehaves(kind: str) -> None:
+    raise {"recursive": Recursive(), "property": Raising(), "exits": Exiting()}[kind]

@@ -67,3 +67,38 @@ def test_usage_counts_the_whole_tree(place: Site) -> None:
     place.open_gate()
     job.result_sync(20)
     assert usage_of(2**22) == []
+
+
+def test_long_jobs_end_although_their_process_was_replaced(place: Site) -> None:
+    worker = place.worker("-c", "5", "--max-jobs", "10", "--grace", "1")
+    long = probe.gated.enqueue_sync(place.gate())
+    for _ in range(3):
+        for job in [probe.echo.enqueue_sync(i) for i in range(15)]:
+            job.result_sync(20)
+    place.open_gate()
+    assert long.result_sync(20) == "done"
+    assert long.info_sync().attempts == 1
+    until(lambda: len(worker.children()) == 1, 10, "one process is left")
+
+
+def test_a_child_given_up_for_a_stubborn_run_is_replaced_by_one(place: Site) -> None:
+    worker = place.worker("-c", "5", "--grace", "1")
+    for _ in range(2):
+        with pytest.raises(JobFailed):
+            probe.swallows.enqueue_sync().result_sync(30)
+    assert probe.echo.enqueue_sync(1).result_sync(20) == 1
+    until(lambda: len(worker.children()) == 1, 10, "one process is left")
+
+
+def test_what_a_job_starts_answers_signals(place: Site) -> None:
+    place.worker("-c", "2")
+    assert probe.terminates_a_child.enqueue_sync().result_sync(20) == -15
+
+
+def test_exceptions_that_misbehave_end_only_their_job(place: Site) -> None:
+    worker = place.worker("-c", "5")
+    children = worker.children()
+    for kind in ("recursive", "property", "exits"):
+        with pytest.raises(JobFailed):
+            probe.misbehaves.enqueue_sync(kind).result_sync(20)
+    assert worker.children() == children

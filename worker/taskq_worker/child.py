@@ -53,7 +53,8 @@ class Child:
         self._lanes: list[Lane] = []
         self._seats: list[Seat] = []
         self._stop = asyncio.Event()
-        self._stop_grace = settings.grace_seconds
+        self._stop_at = float("inf")
+        """When runs that still go on are handed back; a later wish may only bring it forward."""
         self._stop_reason = "stop"
         self._orphaned = False
         self._stubborn = False
@@ -82,6 +83,7 @@ class Child:
         await asyncio.wait([watch, stopped], return_when=asyncio.FIRST_COMPLETED)
         if watch.done() and not watch.cancelled():
             logger.critical("a loop of this worker ended: %r", watch.result())
+            self._stop_within(self._settings.grace_seconds)
         await self._wind_down()
         for task in (*fetchers, *services, watch, stopped, listener):
             task.cancel()
@@ -159,8 +161,7 @@ class Child:
         if not self._stop.is_set():
             logger.warning("the supervisor is gone: handing back and ending")
         self._orphaned = True
-        self._stop_grace = 0
-        self._stop.set()
+        self._stop_within(0)
 
     def _hear(self, message: dict[str, Any]) -> None:
         match message["op"]:
@@ -177,9 +178,12 @@ class Child:
             case "kill":
                 self._processes.kill(message["pid"], message["reason"])
             case "stop":
-                self._stop_grace = message["grace"]
+                self._stop_within(message["grace"])
                 self._stop_reason = message.get("reason", "stop")
-                self._stop.set()
+
+    def _stop_within(self, grace_seconds: float) -> None:
+        self._stop_at = min(self._stop_at, time.monotonic() + grace_seconds)
+        self._stop.set()
 
     def _take_id(self, seat: Seat, worker: str, lost: str | None) -> None:
         if seat.worker is not None and seat.worker != lost:
@@ -294,7 +298,7 @@ class Child:
         logger.error("%d runs cannot be stopped: this process will be ended for it", len(will))
         self._stubborn = True
         self._channel.send("will", jobs=will)
-        self._stop.set()
+        self._stop_within(self._settings.grace_seconds)
 
     def _task_of(self, run: Run) -> Any:
         return self._app_tasks.get(run.claimed.job_type)
@@ -306,8 +310,13 @@ class Child:
         for lane in self._lanes:
             lane.fetcher.stopping = True
             lane.fetcher.slot_freed.set()
-        until = time.monotonic() + self._stop_grace
-        await self._until(lambda: not self._awaited() and self._claims_answered(), until)
+        await self._until(
+            lambda: (
+                (not self._awaited() and self._claims_answered())
+                or time.monotonic() >= self._stop_at
+            ),
+            float("inf"),
+        )
         now = time.monotonic()
         for run in self._runs():
             run.ask_to_stop(self._stop_reason, now)
@@ -362,17 +371,26 @@ async def _serve_and_exit(
     options: ChildOptions, settings: Settings, control_fd: int, page_fd: int
 ) -> None:
     code = await _serve(options, settings, control_fd, page_fd)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(ValueError, OSError):  # a job may have closed them
+        sys.stdout.flush()
+        sys.stderr.flush()
     # At once: runs and threads that cannot be stopped would hold the loop's and the interpreter's end.
     os._exit(code)
+
+
+def _answer_signals_again() -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        with contextlib.suppress(ValueError):  # forked from another thread than the main one
+            signal.signal(number, signal.SIG_DFL)
 
 
 def main() -> None:
     """Entry point of the process."""
     # Stopping is the supervisor's to order: a Ctrl-C in the terminal must not end runs half way.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    # A handler and not SIG_IGN, which what a job starts would inherit and then could not be stopped by.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda *_: None)
+    os.register_at_fork(after_in_child=_answer_signals_again)
     raw = json.loads(os.environ.pop(ChildOptions.ENVIRONMENT))
     control_fd, page_fd = raw.pop("fds")
     options = ChildOptions(**raw)

@@ -100,10 +100,10 @@ class Committer:
                 await asyncio.sleep(retry_delay(tries))
         self.sent += len(runs)
         for run, word in zip(runs, words, strict=True):
-            if word in ("STALE", "GONE", "WRONG_STATE"):
-                logger.warning(
-                    "job %s: late report refused (%s), it runs elsewhere", run.job_id, word
-                )
+            if word == "GONE":
+                logger.warning("job %s: not reported, the server knows no such job", run.job_id)
+            elif word in ("STALE", "WRONG_STATE"):
+                logger.warning("job %s: late report refused, it is no longer ours", run.job_id)
             elif isinstance(run.outcome, (Failed, Crashed)):
                 _log_end(run, run.outcome, word)
             elif word == "BROKEN":

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from taskq import calls
+from taskq.errors import Unavailable
 from taskq.model import Claimed, ClaimReply
 from taskq.store import AsyncStore, retry_delay
 from taskq_worker.failures import understand
@@ -22,6 +23,8 @@ logger = logging.getLogger("taskq.worker")
 UNKNOWN, EMPTY = -math.inf, math.inf
 LOOK_SECONDS = 0.25
 """A busy lane with several queues looks at the heads of all of them this often."""
+PATIENCE = 5
+"""Tries of a claim that fails by itself and not for the connection, before its worker id is given up."""
 MIN_BLOCK_SECONDS, MAX_BLOCK_SECONDS = 0.01, 1.0
 
 
@@ -157,6 +160,9 @@ class Fetcher:
             except Exception as error:
                 failure = understand(error)
                 self._throttle.warning("queue %s: cannot claim: %s", seat.queue, failure)
+                if not isinstance(failure, Unavailable) and tries >= PATIENCE:
+                    # It is not the connection: this id's claim can never be answered.
+                    return ClaimReply("LOST")
             if seat.worker != worker or (self.stopping and most == 0):
                 return None
             await asyncio.sleep(retry_delay(tries))

@@ -114,9 +114,14 @@ class Lane:
             run.outcome = of_exception(run, None, error)
         else:
             run.outcome = await self._runner.outcome(run)
-        self._over(run)
+        finally:
+            # Whatever happens above, the slot comes back.
+            self._over(run)
 
     def _over(self, run: Run) -> None:
+        if run.outcome is None:
+            logger.critical("job %s: ended without an outcome, please report it", run.job_id)
+            run.outcome = Released("internal error")
         run.over.set()
         del self.runs[run.context]
         run.seat.drop(run)

@@ -6,7 +6,6 @@
 
 import asyncio
 import json
-import math
 import traceback
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,6 +18,8 @@ from taskq_worker.runs import Crashed, Dropped, Failed, Outcome, Released, Run, 
 
 MAX_TEXT = 8_000
 MAX_MESSAGE = 2_000
+LONGEST_SECONDS = 315_360_000
+"""Ten years: what a job may put itself off by."""
 OUTGROWN = "its process grew past --max-memory"
 
 
@@ -54,7 +55,7 @@ def judge(error: BaseException) -> Verdict:
         return error.verdict
     try:
         return _judge(error)
-    except Exception:
+    except BaseException:
         return Verdict(
             "failed", error_json(type(error).__name__, "its fields cannot be read", None)
         )
@@ -66,13 +67,13 @@ def _judge(error: BaseException) -> Verdict:
         return Verdict("cancelled", text)
     if isinstance(error, Snooze):
         seconds = float(error.seconds)
-        if not math.isfinite(seconds):
+        if not 0 <= seconds <= LONGEST_SECONDS:
             return Verdict("failed", text)
-        return Verdict("snoozed", text, after=max(0.0, seconds))
+        return Verdict("snoozed", text, after=seconds)
     if isinstance(error, Cancel):
         return Verdict("failed", text, retry=False)
     after = error.after if isinstance(error, Retry) else getattr(error, "retry_after_seconds", None)
-    if not isinstance(after, (int, float)) or not 0 <= after < 1e9:
+    if not isinstance(after, (int, float)) or not 0 <= after <= LONGEST_SECONDS:
         after = None
     retry = getattr(error, "retryable", True) is not False and not isinstance(error, InvalidInput)
     return Verdict("failed", text, retry=retry, after=after)
@@ -159,7 +160,7 @@ def _traceback(error: BaseException) -> str:
     try:
         lines = traceback.format_exception(type(error), error, error.__traceback__, limit=-20)
         text = "".join(lines)
-    except Exception:
+    except BaseException:
         return ""
     # The end tells most; the middle of a long one goes.
     return _clean(text if len(text) <= MAX_TEXT else "...\n" + text[-MAX_TEXT:], MAX_TEXT + 10)
@@ -168,7 +169,7 @@ def _traceback(error: BaseException) -> str:
 def _text(error: BaseException) -> str:
     try:
         return str(error)
-    except Exception:
+    except BaseException:
         return f"<{type(error).__name__}, whose text cannot be had>"
 
 

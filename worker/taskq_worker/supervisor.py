@@ -42,6 +42,7 @@ T = TypeVar("T")
 SETTLED_SECONDS = 10.0
 """A child that lived this long is started anew without a pause when it dies."""
 MAX_PAUSE_SECONDS = 5.0
+NO_HURRY_SECONDS = 31_536_000.0
 KILL_MARGIN_SECONDS = 1.5
 """What a stopping child gets beyond the grace to hand back and report."""
 
@@ -90,10 +91,17 @@ class Supervisor:
         """One per place of a child."""
         self._throttle = Throttle(logger)
         self._host = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:60]
+        # A half-open connection must be noticed, and a fresh one tried, well within a lease.
+        self._beat_store = AsyncStore.from_url(
+            settings.redis_url,
+            self._keys,
+            socket_timeout=max(0.3, min(2.0, settings.lease_seconds / 6)),
+            max_connections=4,
+        )
         self._beats = Beats(
             self._members,
             self._keys,
-            (self._store, self._blocking),
+            (self._beat_store, self._blocking),
             self._registry,
             host=self._host,
             slots=slots,
@@ -114,23 +122,24 @@ class Supervisor:
         """Serves until a signal; answers the exit code. Raises ``ConfigError`` if the app cannot start."""
         become_subreaper()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             loop.add_signal_handler(number, self._signalled)
         for _ in range(self._processes):
             self._keep_another()
-        services = [
-            self._spawn(self._beats.run()),
-            self._spawn(self._beats.listen_for_nudges()),
-            self._spawn(self._janitor.run()),
-            self._spawn(self._memory.run()),
-        ]
+        for service in (
+            self._beats.run(),
+            self._beats.listen_for_nudges(),
+            self._janitor.run(),
+            self._memory.run(),
+        ):
+            self._spawn(service)
         await self._stopping.wait()
         await self._stop_children()
-        await end_tasks(*services)
+        await end_tasks(*self._tasks)
         with contextlib.suppress(TaskqError, TimeoutError):
             async with asyncio.timeout(1.0):
                 await self._registry.forget(*(m.name for m in self._members))
-        for store in (self._store, self._blocking):
+        for store in (self._store, self._beat_store, self._blocking):
             with contextlib.suppress(Exception):
                 await store.close()
         if self._failure is not None:
@@ -140,8 +149,13 @@ class Supervisor:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.critical("a loop of the supervisor ended", exc_info=task.exception())
 
     def _signalled(self) -> None:
         if self._stopping.is_set():
@@ -176,18 +190,27 @@ class Supervisor:
         keeper.add_done_callback(self._keepers.discard)
 
     async def _keep_child(self) -> None:
-        """Starts a child, and another whenever it dies, with a growing pause when that is quick."""
+        """Starts a child, and another whenever it dies, with a growing pause when that is quick.
+
+        Ends when its child was replaced: the successor has a keeper of its own.
+        """
         quick_deaths = 0
         while not self._stopping.is_set():
             started = time.monotonic()
-            member = await self._start_child()
-            await self._see_it_end(member)
-            if self._stopping.is_set() or self._failure is not None:
-                return
-            lived = time.monotonic() - started
-            quick_deaths = 0 if lived > SETTLED_SECONDS or member.leaving else quick_deaths + 1
-            if quick_deaths > 1:
-                pause = min(MAX_PAUSE_SECONDS, 0.1 * 2.0**quick_deaths)
+            try:
+                member = await self._start_child()
+            except Exception:
+                # No file descriptors, no memory, no interpreter: it may come back.
+                logger.exception("cannot start a child")
+                quick_deaths += 1
+            else:
+                await self._see_it_end(member)
+                if self._failure is not None or member.leaving:
+                    return
+                lived = time.monotonic() - started
+                quick_deaths = 0 if lived > SETTLED_SECONDS else quick_deaths + 1
+            if quick_deaths > 1 and not self._stopping.is_set():
+                pause = min(MAX_PAUSE_SECONDS, 0.1 * 2.0 ** min(quick_deaths, 10))
                 logger.warning("children die quickly: next start in %.1f s", pause)
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -262,7 +285,8 @@ class Supervisor:
         since = time.monotonic()
         while True:
             try:
-                return await self._store.once(call)
+                async with asyncio.timeout(1.0 if self._stopping.is_set() else None):
+                    return await self._store.once(call)
             except Exception as error:
                 failure = understand(error)
                 self._throttle.warning("cannot hand jobs back, will try again: %s", failure)
@@ -302,7 +326,8 @@ class Supervisor:
                 self._replace(member)
             case "recycle":
                 self._replace(member)
-                member.process.channel.send("stop", grace=self._settings.grace_seconds)
+                # Its successor works already, so its jobs may end in their own time.
+                member.process.channel.send("stop", grace=NO_HURRY_SECONDS)
 
     def _replace(self, member: Member) -> None:
         """Starts the successor before this one is gone, so that its place is never empty."""
@@ -364,6 +389,14 @@ class Supervisor:
         logger.warning("queue %s: worker id %s is lost, taking a new one", seat.queue, worker)
         fresh = SeatRecord(number, seat.queue, self._new_id(member.process.pid))
         member.seats[number] = fresh
+        # Dead for the server too: a claim still on its way under the old id must not take jobs.
+        await self._patiently(
+            calls.reap(
+                self._keys.queue(seat.queue),
+                lease_ms=self._lease_ms,
+                targets=[(worker, "none", "id given up")],
+            )
+        )
         await self._give_id(member, fresh, worker)
 
     def _new_id(self, pid: int) -> str:
