@@ -296,8 +296,15 @@ class TaskQ:
         loop = asyncio.get_running_loop()
         client = self._clients.get(loop)
         if client is None:
+            self._drop_clients_of_closed_loops()
             client = self._clients[loop] = self._connect()
         return client
+
+    def _drop_clients_of_closed_loops(self) -> None:
+        """A client keeps its loop alive, so the weak keys alone would let ``asyncio.run`` leak one a call."""
+        for loop in list(self._clients):
+            if loop.is_closed():
+                self._clients.pop(loop).abandon()
 
     def sync_client(self) -> SyncClient:
         """The client for sync code; made anew in a forked process."""

@@ -266,6 +266,10 @@ class AsyncClient:
                 except TimeoutError:
                     continue
 
+    def abandon(self) -> None:
+        """For a client whose event loop is closed: closes its sockets, as far as they still are open."""
+        self.store.abandon()
+
     async def close(self) -> None:
         await self._waiters.close()
         await self.store.close()

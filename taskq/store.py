@@ -6,6 +6,7 @@ retry here can neither double nor lose a job.
 """
 
 import asyncio
+import contextlib
 import functools
 import random
 import time
@@ -254,6 +255,21 @@ class AsyncStore:
             return list(await _cancellable(pipe.execute(raise_on_error=False)))
 
         return await self.retrying(action)
+
+    def abandon(self) -> None:
+        """Closes the sockets when the event loop is closed already: nothing can be awaited on it."""
+        pool: Any = self.redis.connection_pool
+        held = [
+            *getattr(pool, "_available_connections", ()),
+            *getattr(pool, "_in_use_connections", ()),
+        ]
+        for connection in held:
+            transport = getattr(getattr(connection, "_writer", None), "transport", None)
+            # uvloop has closed its own with the loop; asyncio's are closed under their transports.
+            with contextlib.suppress(AttributeError):
+                sock, transport._sock, transport._closing = transport._sock, None, True
+                sock.close()
+            connection._writer = connection._reader = None
 
     async def close(self) -> None:
         await self.redis.aclose()

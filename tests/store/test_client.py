@@ -639,3 +639,11 @@ async def test_those_who_stop_waiting_leave_nothing(app: TaskQ, raw: Any) -> Non
 
 def _ulid(job: JobHandle[Any]) -> str:
     return job.id.partition(":")[2]
+
+
+def test_a_loop_for_each_call_does_not_pile_up_connections(app: TaskQ, redis_url: str) -> None:
+    for _ in range(50):
+        asyncio.run(app.submit("noop"))
+    with redis.Redis.from_url(redis_url) as client:
+        assert client.info("clients")["connected_clients"] < 12
+    app._drop_clients_of_closed_loops()
