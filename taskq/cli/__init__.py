@@ -20,7 +20,8 @@ from taskq.lifeline import follow_parent
 def main() -> None:
     """A distributed task queue on Redis or Valkey.
 
-    Every command takes --redis-url and --namespace, which beat TASKQ_REDIS_URL and TASKQ_NAMESPACE.
+    Every command but dev takes --redis-url and --namespace, which beat TASKQ_REDIS_URL and
+    TASKQ_NAMESPACE.
     """
     follow_parent()
 

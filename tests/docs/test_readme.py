@@ -1,4 +1,4 @@
-"""The README stays true: its commands are run as typed (on a free port), its code and links compared."""
+"""README and docs/rest.md stay true: commands are run as typed (on a free port), code and links compared."""
 
 import json
 import os
@@ -17,19 +17,21 @@ from typing import Any
 import pytest
 
 from support.workers import COMMAND, until
+from taskq.settings import load_settings
+from taskq_api.app import create_app
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
+REST = (ROOT / "docs" / "rest.md").read_text()
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(language: str, page: str = README) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", page, re.DOTALL)
 
 
-def curls() -> list[str]:
-    return [
-        line for block in blocks("sh") for line in block.splitlines() if line.startswith("curl")
-    ]
+def curls(page: str = README) -> list[str]:
+    lines = [line for block in blocks("sh", page) for line in block.splitlines()]
+    return [line for line in lines if line.startswith("curl")]
 
 
 class Dev:
@@ -139,6 +141,39 @@ def test_own_task_from_the_command_line(dev: Dev) -> None:
         check=False,
     )
     assert "Hello Ada" in out.stdout, out.stderr
+
+
+@pytest.mark.parametrize("command", curls(REST))
+def test_rest_curls_answer(dev: Dev, command: str) -> None:
+    """Each of a job for which it means something."""
+    about: dict[str, Any] = {"job_type": "print", "payload": {"message": "hi"}}
+    if command.endswith("/cancel"):
+        about["delay"] = 60
+    elif command.endswith("/retry"):
+        about = {"job_type": "http_call", "payload": {}, "max_attempts": 1}
+    post = "curl -X POST http://localhost:8000/jobs -H 'Content-Type: application/json' -d "
+    job_id = json.loads(dev.shell(f"{post} '{json.dumps(about)}'"))["id"]
+    if command.endswith("/retry"):
+        until(lambda: dev.get(f"/jobs/{job_id}")["state"] == "failed", 15, "the job fails")
+    answer = json.loads(dev.shell(command.replace("<id>", job_id)))
+    assert "code" not in answer, answer
+
+
+def test_rest_page_has_every_route() -> None:
+    routes = {
+        (method.upper(), re.sub(r"{\w+}", "*", path))
+        for path, methods in create_app(load_settings()).openapi()["paths"].items()
+        for method in methods
+    }
+    shown = set()
+    for command in curls(REST):
+        method = re.search(r"-X (\w+)", command)
+        path = re.search(r"localhost:8000(/[^ ?\"]*)", command)
+        assert path
+        shown.add(
+            (method[1] if method else "GET", path[1].replace("<id>", "*").replace("/default", "/*"))
+        )
+    assert shown == routes
 
 
 def test_jobs_are_known_after_a_restart(dev: Dev) -> None:

@@ -271,7 +271,7 @@ class TestRegistration:
             {"timeout": "1"},
             {"expires": -1},
             {"result_ttl": 1e12},
-            {"executor": "process"},
+            {"executor": "gpu"},
             {"backoff": 5},
         ],
     )
