@@ -202,7 +202,9 @@ class Examiner:
             if await self._exists(self.keys.job(ulid)):
                 wrong.append((ulid, "is no whole job: its state or its type is missing or odd"))
         return [
-            self._wrong(ulid, "error", f"{self.queue}:{ulid}", what, MISPLACED, Repair("misplaced", ulid))
+            self._wrong(
+                ulid, "error", f"{self.queue}:{ulid}", what, MISPLACED, Repair("misplaced", ulid)
+            )
             for ulid, what in wrong
         ]
 

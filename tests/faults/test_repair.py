@@ -4,6 +4,7 @@ Whatever is left of a job's hash is enough: it runs, in the order it had, and no
 """
 
 import asyncio
+import json
 import os
 import re
 import shlex
@@ -16,11 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from support.queue import LEASE, Bench
 from support.workers import COMMAND, until
 from taskq import calls
 from taskq.calls import Repair
+from taskq.cli import main as cli_main
 from taskq.doctor import Finding, examine, fix, fix_all
 from taskq.embedded import EmbeddedServer
 from taskq.ids import UlidFactory
@@ -576,3 +579,45 @@ def test_a_restored_file_loses_no_job_that_it_holds(
     assert (ends.pop("dead"), ends.pop("stopping")) == (State.FAILED, State.CANCELLED)
     assert set(ends.values()) == {State.SUCCEEDED}
     assert q.findings() == []
+
+
+# --- the command --------------------------------------------------------------------------------
+
+
+def test_the_command_says_mends_and_drops(redis_url: str, q: Bench) -> None:
+    def doctor(*options: str, code: int = 0) -> Any:
+        arguments = ["doctor", "--queue", "q", "--json", "--redis-url", redis_url, *options]
+        done = CliRunner().invoke(cli_main, arguments)
+        assert done.exit_code == code, done.output
+        report = json.loads(done.stdout)
+        findings = [f for f in report["findings"] if f["queue"] and f["severity"] != "info"]
+        return report, {f["message"]: (f["fixed"], bool(f["fix"])) for f in findings}
+
+    q.add(one := ulid())
+    q.redis.zadd(q.key("scheduled"), {one: 9e12})
+    q.redis.zadd(q.key("failed"), {"no id": 1})
+    dump = q.dump(leave_out=())
+    report, told = doctor(code=1)
+    assert set(told.values()) == {(False, True)}
+    assert (report["errors"], report["fixed"], report["fixable"]) == (2, 0, 2)
+    assert q.dump(leave_out=()) == dump, "without --fix nothing is written"
+
+    report, mended = doctor("--fix")
+    assert set(told) < set(mended)
+    assert {mended[message] for message in told} == {(True, True)}
+    assert (report["errors"], report["fixed"], report["warnings"] >= 1) == (0, 2, True)
+
+    report, left = doctor("--fix")
+    assert (report["fixed"], len(left)) == (0, 1)
+    report, left = doctor("--drop-quarantine")
+    assert (report["dropped"], left) == (["no id"], {})
+
+    shown = CliRunner().invoke(cli_main, ["doctor", "--redis-url", redis_url]).stdout
+    assert "--fix would" not in shown
+    q.redis.zadd(q.key("scheduled"), {one: 9e12})
+    shown = CliRunner().invoke(cli_main, ["doctor", "--redis-url", redis_url]).stdout
+    assert "-> --fix would put it where its state says" in shown
+    assert "can be put right: taskq doctor --fix" in shown
+    shown = CliRunner().invoke(cli_main, ["doctor", "--fix", "--redis-url", redis_url]).stdout
+    assert f"fixed    queue q: q:{one}: state is queued" in shown
+    assert "-> taken out of scheduled" in shown
