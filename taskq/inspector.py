@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from taskq import calls
-from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, TaskqError
+from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, TaskqError, Unavailable
 from taskq.ids import check_queue, split_id
 from taskq.keys import QueueKeys
 from taskq.model import Job, QueueInfo
 from taskq.registry import Registry, WorkerInfo
 from taskq.states import State
-from taskq.store import AsyncStore
+from taskq.store import AsyncStore, translate
 
 PAGE_BUDGET = 1000
 """Entries that one page of jobs looks at, at most."""
@@ -109,6 +109,9 @@ class Inspector:
         """Every queue that was ever used, by name."""
         (names,) = await self._store.pipeline([("SMEMBERS", self._store.keys.queues)])
         if isinstance(names, Exception):
+            error = translate(names)
+            if isinstance(error, Unavailable):
+                raise error
             raise TaskqError(f"{self._store.keys.queues} cannot be read: {names}")
         return sorted(name.decode(errors="replace") for name in names)
 
@@ -222,6 +225,8 @@ class Inspector:
             raise InvalidInput(f"minutes must be from 1 to {MINUTES_MAX}", field="minutes")
         keys = self._store.keys.queue(check_queue(queue))
         (clock,) = await self._store.pipeline([("TIME",)])
+        if isinstance(clock, Exception):
+            raise translate(clock)
         now = int(clock[0]) * 1000 + int(clock[1]) // 1000
         spans = _spans(now // 60_000, minutes)
         hashes = await self._store.pipeline(

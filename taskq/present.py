@@ -73,7 +73,6 @@ def job_to_dict(job: Job, *, full: bool = True) -> dict[str, Any]:
             "unique_key": job.unique_key,
             "fence": job.fence,
             "expires_at": rfc3339(job.expires_at),
-            "retried_from": job.retried_from,
             "stub": job.stub,
             "history": timeline(job),
             "log": log_lines(job),

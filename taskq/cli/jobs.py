@@ -182,7 +182,6 @@ def _show(job: Job, why: str | None = None, priority: str | None = None) -> None
         ),
         ("unique key", job.unique_key),
         ("worker", job.worker),
-        ("retry of", job.retried_from),
         ("progress", job.progress and dump(job.progress)),
         ("payload", _value(job.payload)),
         ("result", _value(job.result)),

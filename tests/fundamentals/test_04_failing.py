@@ -130,3 +130,22 @@ async def test_the_history_of_a_job(app: TaskQ, worker: InlineWorker) -> None:
     (failure,) = (await job.info()).history
     assert failure["event"] == "failed"
     assert failure["error"]["message"] == "not yet"
+
+
+async def test_retry_a_job_that_has_failed(app: TaskQ, worker: InlineWorker) -> None:
+    """When the cause is gone: it is queued again, with a clean count of failures."""
+    down = True
+
+    @app.task(max_attempts=1)
+    async def fetch() -> str:
+        if down:
+            raise ConnectionError("down")
+        return "fetched"
+
+    job = await fetch.enqueue()
+    await worker.drain()
+    assert (await job.info()).state is State.FAILED
+    down = False
+    assert await job.retry() is State.QUEUED
+    await worker.drain()
+    assert await job.result(timeout=5) == "fetched"

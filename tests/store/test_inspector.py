@@ -3,12 +3,14 @@
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import redis
 
 from support.queue import Bench
 from taskq import calls
-from taskq.errors import InvalidInput, JobNotFound, QueueNotFound
+from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, Unavailable
 from taskq.ids import UlidFactory
 from taskq.inspector import Inspector, latency, unserved
 from taskq.keys import Keys
@@ -58,6 +60,21 @@ async def test_queues_are_listed_by_name_with_their_counts(redis_url: str, look:
 async def test_no_queue_is_an_empty_list(redis_url: str, look: Inspector) -> None:
     assert await look.queues() == []
     assert (await look.jobs()).jobs == ()
+
+
+async def test_a_server_that_refuses_to_tell_is_unavailable(
+    look: Inspector, store: AsyncStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not a bug of ours (500): it passes by itself (503)."""
+
+    async def loading(commands: Any) -> list[Any]:
+        return [redis.exceptions.BusyLoadingError("Redis is loading") for _ in commands]
+
+    monkeypatch.setattr(store, "pipeline", loading)
+    with pytest.raises(Unavailable):
+        await look.queues()
+    with pytest.raises(Unavailable):
+        await look.statistics("q")
 
 
 async def test_a_queue_exists_from_its_first_job_or_setting_on(

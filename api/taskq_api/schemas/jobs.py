@@ -90,7 +90,6 @@ class Job(JobRow):
     unique_key: str | None = Field(description="key that keeps others out while it lives")
     fence: int | None = Field(description="number of its last run, never used twice")
     expires_at: Timestamp = Field(description="when it no longer starts")
-    retried_from: str | None = Field(description="job that this one was made from")
     stub: bool = Field(description="only its state and times are still kept")
     history: list[Event] = Field(
         description="its life, oldest first, and what is to come; at most the last 50 unusual events"
