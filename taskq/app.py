@@ -269,12 +269,17 @@ class TaskQ:
         return self._handle(queue, spec, self.sync_client().submit(queue, spec))
 
     def _handle(self, queue: str, spec: JobSpec, outcome: Enqueued) -> JobHandle[Any]:
+        task = self.tasks.get(spec.job_type)
         return JobHandle(
-            self, join_id(queue, spec.id), outcome.state or State.QUEUED, outcome.created
+            self,
+            join_id(queue, spec.id),
+            outcome.state or State.QUEUED,
+            outcome.created,
+            task.parameters.load_result if task is not None else None,
         )
 
     def job(self, job_id: str) -> JobHandle[Any]:
-        """A handle for a job that is known by its id; nothing is asked of Redis."""
+        """A handle for a job that is known by its id; nothing is asked of Redis. Results are plain JSON."""
         return JobHandle(self, job_id, State.QUEUED, False)
 
     # --- connections ----------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 """What a submission answers: a handle to look at the job, wait for it and steer it."""
 
-from typing import Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 from taskq.client import AsyncClient, SyncClient
 from taskq.model import Job
@@ -19,27 +20,41 @@ class Connected(Protocol):
 class JobHandle(Generic[R]):
     """A submitted job. ``state`` is what it was when the submission was answered."""
 
-    def __init__(self, app: Connected, job_id: str, state: State, created: bool) -> None:
+    def __init__(
+        self,
+        app: Connected,
+        job_id: str,
+        state: State,
+        created: bool,
+        decode: Callable[[Any], Any] | None = None,
+    ) -> None:
         self.id = job_id
         self.state = state
         self.created = created
         """False when the id was known already: an idempotency key or a repeat."""
         self._app = app
+        self._decode = decode
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.id} {self.state}>"
 
     async def result(self, timeout: float | None = None) -> R:
-        """Waits for the end, at most ``timeout`` seconds, and answers the result as JSON gives it.
+        """Waits for the end, at most ``timeout`` seconds, and answers the result.
+
+        Of a task's own submission it has the type that the function's hint says (a model, a datetime ..);
+        for a job known by its name or id only, and where the stored value does not fit the hint, it is
+        what JSON gives.
 
         Raises ``JobFailed``, ``JobCancelled``, ``ResultExpired``, ``ResultTimeout``, ``JobNotFound``.
         """
-        result: R = await self._app.client().result(self.id, timeout)
-        return result
+        return self._typed(await self._app.client().result(self.id, timeout))
 
     def result_sync(self, timeout: float | None = None) -> R:
         """The same from sync code."""
-        result: R = self._app.sync_client().result(self.id, timeout)
+        return self._typed(self._app.sync_client().result(self.id, timeout))
+
+    def _typed(self, value: Any) -> R:
+        result: R = value if self._decode is None else self._decode(value)
         return result
 
     async def info(self) -> Job:

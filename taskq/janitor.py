@@ -117,7 +117,10 @@ class Janitor:
         commands.append(("SMEMBERS", keys.queues))
         members = (await self._store.pipeline(commands))[-1]
         if isinstance(members, Exception):
-            raise translate(members)
+            error = translate(members)
+            if isinstance(error, Unavailable):
+                raise error
+            raise TaskqError(f"{keys.queues} cannot be read: {members}")
         return sorted(
             name for member in members if _is_queue(name := member.decode(errors="replace"))
         )

@@ -264,7 +264,7 @@ class AsyncStore:
             *getattr(pool, "_in_use_connections", ()),
         ]
         for connection in held:
-            transport = getattr(getattr(connection, "_writer", None), "transport", None)
+            transport: Any = getattr(getattr(connection, "_writer", None), "transport", None)
             # uvloop has closed its own with the loop; asyncio's are closed under their transports.
             with contextlib.suppress(AttributeError):
                 sock, transport._sock, transport._closing = transport._sock, None, True

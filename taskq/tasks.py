@@ -122,6 +122,7 @@ class Parameters:
             ]
         )
         self._adapter = self._make_adapter(name) if fields or self._rest_name else None
+        self._result = _result_adapter(hints.get("return", Any))
 
     def _make_adapter(self, name: str) -> "TypeAdapter[dict[str, Any]]":
         config = ConfigDict(
@@ -169,6 +170,15 @@ class Parameters:
             ]
             raise InvalidInput("; ".join(texts[:5]), field="payload") from None
 
+    def load_result(self, value: Any) -> Any:
+        """A result as the function's hint says, or as JSON gives it where the two do not fit."""
+        if self._result is None:
+            return value
+        try:
+            return self._result.validate_python(value)
+        except ValidationError:
+            return value
+
     def schema(self) -> dict[str, Any]:
         """JSON Schema of the payload."""
         if self._adapter is None:
@@ -177,6 +187,19 @@ class Parameters:
             return self._adapter.json_schema()
         except PydanticUserError:
             return {"type": "object"}
+
+
+_JSON_TYPES = (Any, None, type(None), bool, int, float, str, dict, list, object)
+
+
+def _result_adapter(hint: Any) -> "TypeAdapter[Any] | None":
+    """What turns JSON into the hinted type; None where JSON gives it already, or nothing can."""
+    if hint in _JSON_TYPES:
+        return None
+    try:
+        return TypeAdapter(hint)
+    except (PydanticUserError, TypeError, NameError):
+        return None
 
 
 def _is_context(hint: Any) -> bool:

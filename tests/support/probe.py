@@ -5,8 +5,12 @@ import os
 import signal
 import time
 from collections.abc import AsyncIterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
+
+from pydantic import BaseModel
 
 from taskq import Backoff, Cancel, Context, Retry, Snooze, TaskQ
 from taskq.app import CallNext
@@ -302,3 +306,19 @@ class Exiting(Exception):
 @app.task(max_attempts=1)
 async def misbehaves(kind: str) -> None:
     raise {"recursive": Recursive(), "property": Raising(), "exits": Exiting()}[kind]
+
+
+class Order(BaseModel):
+    id: UUID
+    at: datetime
+    lines: list[int]
+
+
+@app.task
+async def returns_a_model(order: Order) -> Order:
+    return order
+
+
+@app.task
+async def returns_something_else() -> list[int]:
+    return "no number"  # type: ignore[return-value]

@@ -49,6 +49,12 @@ SENDS: dict[str, Send] = {
         b.keys, [JobSpec(JOB, TYPE, digest="d2", check=True, delay_ms=MINUTE)], now=b.now
     ),
     "promote": lambda b, r: calls.promote(b.keys, now=b.now),
+    "repair": lambda b, r: calls.repair(
+        b.keys,
+        [calls.Repair("misplaced", JOB), calls.Repair("worker", r.worker)],
+        lease_ms=LEASE,
+        now=b.now,
+    ),
     "claim": lambda b, r: calls.claim(b.keys, "w2", 1, 5, [TYPE], lease_ms=LEASE, now=b.now),
     "claim again": lambda b, r: calls.claim(b.keys, "w1", 1, 5, [TYPE], lease_ms=LEASE, now=b.now),
     "claim nothing": lambda b, r: calls.claim(
