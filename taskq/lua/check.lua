@@ -5,8 +5,8 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str
 -- REPLY  pairs of id and finding
+-- @include _ended
 local SETS = { 'scheduled', 'retrying', 'blocked', 'succeeded', 'failed', 'cancelled' }
-local ended = { succeeded = true, failed = true, cancelled = true }
 local findings = {}
 local function found(id, what)
   findings[#findings + 1] = id
@@ -43,12 +43,12 @@ for i = 1, item_count do
     if state == 'running' and redis.pcall('HEXISTS', prefix .. 'holders', v[3] or '') ~= 1 then
       found(id, 'its worker is not in holders')
     end
-    if state and not ended[state] and redis.pcall('TTL', prefix .. 'job:' .. id) ~= -1 then found(id, 'live job with a TTL') end
-    if state and not ended[state] and v[8] and not stands(id, 'expiring') then found(id, 'expires, but is not in expiring') end
+    if state and not ends[state] and redis.pcall('TTL', prefix .. 'job:' .. id) ~= -1 then found(id, 'live job with a TTL') end
+    if state and not ends[state] and v[8] and not stands(id, 'expiring') then found(id, 'expires, but is not in expiring') end
     local stopping = redis.pcall('SISMEMBER', prefix .. 'cancelling', id) == 1
     if stopping and (state ~= 'running' or not v[7]) then found(id, 'in cancelling, but not asked to stop') end
     if state == 'running' and v[7] and not stopping then found(id, 'asked to stop, but not in cancelling') end
-    if v[5] and state and not ended[state] and redis.pcall('GET', prefix .. 'unique:' .. v[5]) ~= id then
+    if v[5] and state and not ends[state] and redis.pcall('GET', prefix .. 'unique:' .. v[5]) ~= id then
       found(id, 'does not hold its unique key')
     end
   end

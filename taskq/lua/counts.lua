@@ -4,15 +4,13 @@
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- REPLY  now, counts, types, settings
--- @include _clock
+-- @include _clock _types
 local counts, queued, running = {}, 0, 0
 local function put(name, value)
   counts[#counts + 1] = name
   counts[#counts + 1] = value
 end
-local lines, types = redis.pcall('SMEMBERS', prefix .. 'lines'), {}
-if lines.err then lines = {} end
-table.sort(lines)
+local lines, types = waiting_types(), {}
 for i = 1, #lines do
   local key = prefix .. 'ready:' .. lines[i]
   local n = redis.pcall('ZCARD', key)

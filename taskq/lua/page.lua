@@ -1,7 +1,8 @@
 #!lua flags=no-writes
 -- page: a page of the jobs of one state
 -- Reads only, at most `budget` entries however many there are. Waiting jobs come next to run first, ended
--- ones newest first. `box`, `score` and `id` say where the last page ended ('' at the start).
+-- ones newest first. `box`, `score` and `id` say where the last page ended ('' at the start): the next one
+-- goes on behind that entry, or behind the place that it had if it has left it.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   state        str
@@ -12,16 +13,13 @@
 -- ARGV   score        str
 -- ARGV   id           str
 -- REPLY  jobs, entries looked at, box, score, id of the next page ('' at the end)
-local ended = { succeeded = true, failed = true, cancelled = true }
+-- @include _ended _types
 local FIELDS = { 'state', 'type', 'priority', 'attempts', 'failures', 'crashes', 'lost', 'created_at', 'eligible_at',
   'started_at', 'finished_at', 'worker', 'reason', 'cancel' }
 local boxes = {}
 if state == 'queued' then
-  local types = job_type ~= '' and { job_type } or redis.pcall('SMEMBERS', prefix .. 'lines')
-  if not types.err then
-    table.sort(types)
-    for i = 1, #types do boxes[i] = 'ready:' .. types[i] end
-  end
+  local types = job_type ~= '' and { job_type } or waiting_types()
+  for i = 1, #types do boxes[i] = 'ready:' .. types[i] end
 elseif state == 'running' then
   local holders = redis.pcall('HKEYS', prefix .. 'holders')
   if not holders.err then
@@ -32,10 +30,47 @@ else
   boxes[1] = state
 end
 local jobs, looked = {}, 0
+local RANGE, RANK = 'ZRANGE', 'ZRANK'
+if ends[state] then RANGE, RANK = 'ZREVRANGE', 'ZREVRANK' end
+-- Ids that tie stand in the order of their bytes: Lua's own comparison goes by the server's locale.
+local function precedes(a, b)
+  for i = 1, math.min(#a, #b) do
+    local x, y = string.byte(a, i), string.byte(b, i)
+    if x ~= y then return x < y end
+  end
+  return #a < #b
+end
+-- The rank behind the last entry. One that has gone, or stands elsewhere now, was behind all with a score that
+-- comes sooner; its place among those that tie with it is found by halving.
+local function rank_behind(key, last_score, last_id)
+  local rank = redis.pcall(RANK, key, last_id)
+  if type(rank) == 'number' and redis.call('ZSCORE', key, last_id) == last_score then return rank + 1 end
+  local low
+  if ends[state] then
+    low = redis.pcall('ZCOUNT', key, '(' .. last_score, '+inf')
+  else
+    low = redis.pcall('ZCOUNT', key, '-inf', '(' .. last_score)
+  end
+  -- No number, so that it is no cursor of ours: from the start.
+  if type(low) ~= 'number' then return 0 end
+  local high = low + redis.call('ZCOUNT', key, last_score, last_score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local other = redis.call(RANGE, key, middle, middle)[1]
+    local behind
+    if ends[state] then behind = precedes(other, last_id) else behind = precedes(last_id, other) end
+    if behind then high = middle else low = middle + 1 end
+  end
+  return low
+end
+-- Pairs of id and score; of a worker's list, of id and place.
 local function entries(name, from_score, from_id, n)
   local key = prefix .. name
   if state == 'running' then
     local from = tonumber(from_score) or 0
+    -- Runs that ended since stood before it, or it is one of them: then its old place has to do.
+    local place = from_id ~= '' and redis.pcall('LPOS', key, from_id)
+    if type(place) == 'number' then from = place + 1 end
     local ids, out = redis.pcall('LRANGE', key, from, from + n - 1), {}
     if ids.err then return {} end
     for i = 1, #ids do
@@ -44,22 +79,10 @@ local function entries(name, from_score, from_id, n)
     end
     return out
   end
-  local command, low = 'ZRANGEBYSCORE', '-inf'
-  local high = '+inf'
-  if ended[state] then command, low, high = 'ZREVRANGEBYSCORE', '+inf', '-inf' end
-  local found = redis.pcall(command, key, from_score ~= '' and from_score or low, high, 'WITHSCORES', 'LIMIT', 0, n + 1)
-  if found.err then return {} end
-  -- The page starts after the last one's end: equal scores are told apart by the id.
-  local out = {}
-  for i = 1, #found, 2 do
-    local after = from_score == '' or found[i + 1] ~= from_score or
-      (ended[state] and found[i] < from_id) or (not ended[state] and found[i] > from_id)
-    if after then
-      out[#out + 1] = found[i]
-      out[#out + 1] = found[i + 1]
-    end
-  end
-  return out
+  local from = 0
+  if from_score ~= '' then from = rank_behind(key, from_score, from_id) end
+  local found = redis.pcall(RANGE, key, from, from + n - 1, 'WITHSCORES')
+  return found.err and {} or found
 end
 for b = 1, #boxes do
   local name = boxes[b]

@@ -5,7 +5,7 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str
 -- REPLY  per item     fields of the hash, history lines, log lines
-local ENDED = { 'succeeded', 'failed', 'cancelled' }
+-- @include _ended
 local function list(name)
   local lines = redis.pcall('LRANGE', prefix .. name, 0, -1)
   return lines.err and {} or lines
@@ -17,12 +17,8 @@ for i = 1, item_count do
   if fields.err then
     fields = { 'state', 'broken' }
   elseif #fields == 0 then
-    for j = 1, 3 do
-      local finished = redis.pcall('ZSCORE', prefix .. 'stubs:' .. ENDED[j], id)
-      if type(finished) == 'string' then
-        fields = { 'state', ENDED[j], 'finished_at', finished, 'stub', '1' }
-      end
-    end
+    local state, finished = stub_of(id)
+    if state then fields = { 'state', state, 'finished_at', finished, 'stub', '1' } end
   end
   replies[i] = { fields, list('history:' .. id), list('log:' .. id) }
 end

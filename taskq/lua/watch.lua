@@ -5,20 +5,16 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str
 -- REPLY  per item     state or ''
-local ENDED = { 'succeeded', 'failed', 'cancelled' }
-local ended = { succeeded = true, failed = true, cancelled = true }
+-- @include _ended
 local replies = {}
 for i = 1, item_count do
   local id = item(i)
   local key = prefix .. 'job:' .. id
   local state = redis.pcall('HGET', key, 'state')
   if type(state) ~= 'string' then
-    replies[i] = ''
-    for j = 1, 3 do
-      if tonumber(redis.pcall('ZSCORE', prefix .. 'stubs:' .. ENDED[j], id) or nil) then replies[i] = ENDED[j] end
-    end
+    replies[i] = stub_of(id) or ''
   else
-    if not ended[state] then redis.call('HSET', key, 'watched', '1') end
+    if not ends[state] then redis.call('HSET', key, 'watched', '1') end
     replies[i] = state
   end
 end
