@@ -7,6 +7,7 @@ Every call may be sent again after a lost answer (see the scripts' contracts).
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
@@ -110,6 +111,37 @@ def _call(
     parse: Callable[[Any], T],
 ) -> Call[T]:
     return Call(lua.load(name), keys.prefix, [_now(now), *fixed, *items], parse)
+
+
+_WORKER = re.compile(r"[A-Za-z0-9._:-]{1,200}\Z")
+_WORD = re.compile(r"[ !#-\[\]-~]{1,200}\Z")
+
+
+def check_worker(worker: object) -> str:
+    """A worker's id, which the scripts write into JSON: 1 to 200 letters, digits, ``. _ : -``.
+
+    Raises ``InvalidInput``.
+    """
+    if not isinstance(worker, str) or not _WORKER.match(worker):
+        raise InvalidInput(
+            f"worker {ascii(worker)[:60]} is no id: 1 to 200 letters, digits, '.', '_', ':' or '-'",
+            field="worker",
+        )
+    return worker
+
+
+def check_word(text: object, field: str) -> str:
+    """Words of ours, which the scripts write into JSON: printable ASCII, no double quote or backslash.
+
+    Raises ``InvalidInput``.
+    """
+    if not isinstance(text, str) or not _WORD.match(text):
+        raise InvalidInput(
+            f"{field} {ascii(text)[:60]} must be 1 to 200 printable ASCII characters "
+            "without double quotes and backslashes",
+            field=field,
+        )
+    return text
 
 
 # --- submission -------------------------------------------------------------------------------------
@@ -234,7 +266,7 @@ def claim(
     arrives; only then use the next. Raises ``BrokenKey`` when parsed: nothing was taken then.
     """
     fixed = (
-        worker,
+        check_worker(worker),
         call,
         most,
         "" if upper is None else repr(upper),
@@ -306,7 +338,7 @@ def finish(
     for s in successes:
         ttl = "" if s.result_ttl_ms is None else s.result_ttl_ms
         items += (s.ulid, s.fence, s.result, ttl, 1 if s.keep_payload else 0)
-    return _call("finish", keys, now, (worker,), items, _words)
+    return _call("finish", keys, now, (check_worker(worker),), items, _words)
 
 
 def fail(
@@ -316,7 +348,7 @@ def fail(
     items: list[Arg] = []
     for f in failures:
         items += (f.ulid, f.fence, f.error, f.delay_ms, f.max_attempts)
-    return _call("fail", keys, now, (worker,), items, _words)
+    return _call("fail", keys, now, (check_worker(worker),), items, _words)
 
 
 def crash(
@@ -328,8 +360,8 @@ def crash(
     now: float | None = None,
 ) -> Call[list[str]]:
     """Reports runs (ulid, fence, reason in our words) whose own process died; one word per item."""
-    items = [x for run in runs for x in run]
-    return _call("crash", keys, now, (worker, max_crashes), items, _words)
+    items = [x for ulid, fence, reason in runs for x in (ulid, fence, check_word(reason, "reason"))]
+    return _call("crash", keys, now, (check_worker(worker), max_crashes), items, _words)
 
 
 def release(
@@ -341,14 +373,16 @@ def release(
     now: float | None = None,
 ) -> Call[list[str]]:
     """Hands runs (ulid, fence) back; one word per item. ``reason`` is a word of ours, never user text."""
-    return _call("release", keys, now, (worker, reason), [x for run in runs for x in run], _words)
+    fixed = (check_worker(worker), check_word(reason, "reason"))
+    return _call("release", keys, now, fixed, [x for run in runs for x in run], _words)
 
 
 def snooze(
     keys: QueueKeys, worker: str, runs: Sequence[tuple[str, str, int]], *, now: float | None = None
 ) -> Call[list[str]]:
     """Puts runs (ulid, fence, delay_ms) off; one word per item."""
-    return _call("snooze", keys, now, (worker,), [x for run in runs for x in run], _words)
+    fixed = (check_worker(worker),)
+    return _call("snooze", keys, now, fixed, [x for run in runs for x in run], _words)
 
 
 def heartbeat(
@@ -362,7 +396,10 @@ def heartbeat(
             for r in reply
         ]
 
-    return _call("heartbeat", keys, now, (), [x for worker in workers for x in worker], parse)
+    items = [
+        x for worker, lease_ms, held in workers for x in (check_worker(worker), lease_ms, held)
+    ]
+    return _call("heartbeat", keys, now, (), items, parse)
 
 
 def reconcile(
@@ -381,9 +418,8 @@ def reconcile(
             return Reconciled(status)
         return Reconciled(status, int(reply[1]), tuple(_text(i) for i in reply[2]))
 
-    return _call(
-        "reconcile", keys, now, (worker, answered), [x for run in held for x in run], parse
-    )
+    fixed = (check_worker(worker), answered)
+    return _call("reconcile", keys, now, fixed, [x for run in held for x in run], parse)
 
 
 def progress(
@@ -394,18 +430,27 @@ def progress(
     now: float | None = None,
 ) -> Call[list[str]]:
     """Notes how far runs (ulid, fence, JSON) are; one word per item."""
-    return _call("progress", keys, now, (worker,), [x for item in items for x in item], _words)
+    fixed = (check_worker(worker),)
+    return _call("progress", keys, now, fixed, [x for item in items for x in item], _words)
 
 
 def log(
     keys: QueueKeys,
     worker: str,
-    items: Sequence[tuple[str, str, bytes]],
+    items: Sequence[tuple[str, str, int, bytes]],
     *,
     now: float | None = None,
 ) -> Call[list[str]]:
-    """Appends log lines (ulid, fence, JSON); one word per item."""
-    return _call("log", keys, now, (worker,), [x for item in items for x in item], _words)
+    """Appends log lines (ulid, fence, seq, JSON); one word per item.
+
+    ``seq`` numbers the lines of a run, from 1 up, gaps allowed: a line whose number was stored already is
+    answered OK and not appended again.
+    """
+    for _, _, seq, _ in items:
+        if type(seq) is not int or not 0 < seq < 1 << 53:
+            raise InvalidInput(f"seq must be a whole number from 1 up, not {seq!r}", field="seq")
+    fixed = (check_worker(worker),)
+    return _call("log", keys, now, fixed, [x for item in items for x in item], _words)
 
 
 # --- the janitor's ----------------------------------------------------------------------------------
@@ -427,8 +472,13 @@ def reap(
     def parse(reply: Any) -> Reaped:
         return Reaped(_text(reply[0]), bool(reply[1]), *(int(n) for n in reply[2:]))
 
+    items: list[Arg] = []
+    for worker, counter, reason in targets:
+        if counter not in ("crashes", "lost", "none"):
+            raise InvalidInput(f"no counter {counter!r}", field="counter")
+        items += (check_worker(worker), counter, check_word(reason, "reason"))
     fixed = (limit, lease_ms, 1 if amnesty else 0, max_crashes, max_lost)
-    return _call("reap", keys, now, fixed, [x for target in targets for x in target], parse)
+    return _call("reap", keys, now, fixed, items, parse)
 
 
 def promote(keys: QueueKeys, limit: int = 1000, *, now: float | None = None) -> Call[int]:
@@ -669,11 +719,16 @@ def page(
     return _call("page", keys, now, fixed, (), parse)
 
 
-def _json_or_text(data: bytes) -> Any:
+def _object(data: bytes, name: str = "message") -> dict[str, Any]:
+    """The object that was stored; whatever else stands there is text under ``name``."""
     try:
-        return json.loads(data)
+        value = json.loads(data)
     except (ValueError, RecursionError):
-        return {"message": data[:10_000].decode(errors="replace")}
+        value = None
+    if isinstance(value, dict):
+        return value
+    text = value if isinstance(value, str) else data.decode(errors="replace")
+    return {name: text[:10_000]}
 
 
 def _parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job | None:
@@ -704,9 +759,9 @@ def _parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Jo
         payload=f.get("payload"),
         # A result of null is not written: an ended job without the field returned nothing.
         result=f.get("result", b"null" if state == "succeeded" and "stub" not in f else None),
-        error=_json_or_text(f["error"]) if "error" in f else None,
+        error=_object(f["error"]) if "error" in f else None,
         reason=text("reason"),
-        progress=_json_or_text(f["progress"]) if "progress" in f else None,
+        progress=_object(f["progress"]) if "progress" in f else None,
         attempts=number("attempts") or 0,
         failures=number("failures") or 0,
         crashes=number("crashes") or 0,
@@ -724,8 +779,8 @@ def _parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Jo
         expires_at=number("expires_at"),
         retried_from=text("retried_from"),
         stub="stub" in f,
-        history=tuple(_json_or_text(line) for line in history),
-        log=tuple(_json_or_text(line) for line in log),
+        history=tuple(_object(line) for line in history),
+        log=tuple(_object(line, "line") for line in log),
     )
 
 

@@ -175,6 +175,7 @@ class _Run:
         self._claimed = claimed
         self._task: Task[Any, Any] = worker._app.tasks[claimed.job_type]
         self._told: list[tuple[str, bytes]] = []
+        self._lines_sent = 0
         self._context = Context(
             job_id=join_id(keys.queue, claimed.ulid),
             job_type=claimed.job_type,
@@ -279,10 +280,14 @@ class _Run:
 
     async def _send_told(self) -> None:
         told, self._told = self._told, []
+        ulid, fence, worker = self._claimed.ulid, self._claimed.fence, self._worker._id
         for kind, data in told:
-            send = calls.progress if kind == "progress" else calls.log
-            item = (self._claimed.ulid, self._claimed.fence, data)
-            await self._worker._run(send(self._keys, self._worker._id, [item]))
+            if kind == "progress":
+                await self._worker._run(calls.progress(self._keys, worker, [(ulid, fence, data)]))
+            else:
+                self._lines_sent += 1
+                line = (ulid, fence, self._lines_sent, data)
+                await self._worker._run(calls.log(self._keys, worker, [line]))
 
 
 def _text(error: BaseException) -> str:

@@ -26,10 +26,13 @@ async def tell(api: Any, job_id: str, run: Any) -> None:
     context._tell = lambda *args: told.append((args[0], args[-1]))
     context.log("resizing")
     context.progress(0.5, "half way")
-    for kind, message in told:
-        send = calls.log if kind == "log" else calls.progress
+    for number, (kind, message) in enumerate(told, 1):
         data = json.dumps({**message, "at": int(time.time() * 1000)}).encode()
-        assert await api.store.run(send(keys, "w1", [(run.ulid, run.fence, data)])) == ["OK"]
+        if kind == "log":
+            call = calls.log(keys, "w1", [(run.ulid, run.fence, number, data)])
+        else:
+            call = calls.progress(keys, "w1", [(run.ulid, run.fence, data)])
+        assert await api.store.run(call) == ["OK"]
 
 
 async def lived(api: Any) -> str:

@@ -316,8 +316,8 @@ def test_a_job_is_shown_with_its_log(cli: Cli, q: Bench) -> None:
     q.add(one)
     (run,) = q.take()
     lines = [b'{"at":1750000000000,"line":"resizing\\u001b[2J"}', b"[1]"]
-    for line in lines:
-        q.run(calls.log(q.keys, "w1", [(run.ulid, run.fence, line)]))
+    for number, line in enumerate(lines, 1):
+        q.run(calls.log(q.keys, "w1", [(run.ulid, run.fence, number, line)]))
     shown = cli("jobs", "show", f"default:{one}").stdout.split("log\n")[1].splitlines()
     assert shown == ["  2025-06-15T15:06:40.000Z  resizing\\x1b[2J", "  -  [1]"]
     document = cli.json("jobs", "show", f"default:{one}")

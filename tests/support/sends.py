@@ -36,7 +36,9 @@ FENCED: dict[str, Send] = {
     "snooze": lambda b, r: calls.snooze(b.keys, r.worker, [(JOB, r.fence, MINUTE)], now=b.now),
     "reconcile": lambda b, r: calls.reconcile(b.keys, r.worker, 9, [(JOB, r.fence)], now=b.now),
     "progress": lambda b, r: calls.progress(b.keys, r.worker, [(JOB, r.fence, b"0.5")], now=b.now),
-    "log": lambda b, r: calls.log(b.keys, r.worker, [(JOB, r.fence, b'{"text":"a"}')], now=b.now),
+    "log": lambda b, r: calls.log(
+        b.keys, r.worker, [(JOB, r.fence, 1, b'{"text":"a"}')], now=b.now
+    ),
 }
 """Scripts that the holder of a run sends."""
 

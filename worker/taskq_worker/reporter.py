@@ -6,6 +6,7 @@ is away is dropped.
 """
 
 import asyncio
+import itertools
 import json
 import threading
 import time
@@ -29,7 +30,8 @@ class Reporter:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
         self._progress: dict[Run, dict[str, Any]] = {}
-        self._lines: deque[tuple[Run, dict[str, Any]]] = deque(maxlen=MAX_LINES)
+        self._lines: deque[tuple[Run, int, dict[str, Any]]] = deque(maxlen=MAX_LINES)
+        self._numbers = itertools.count(1)
         self._wake = asyncio.Event()
         self._sending = asyncio.Lock()
 
@@ -45,7 +47,7 @@ class Reporter:
         if kind == "progress":
             self._progress[run] = message
         else:
-            self._lines.append((run, message))
+            self._lines.append((run, next(self._numbers), message))
         self._wake.set()
 
     async def run(self) -> None:
@@ -57,7 +59,7 @@ class Reporter:
     async def before_end_of(self, runs: Iterable[Run]) -> None:
         """Sends what these runs have told, and waits for what is on its way already."""
         if self._progress or self._lines or self._sending.locked():
-            told = {run for run, _ in self._lines} | self._progress.keys()
+            told = {run for run, _, _ in self._lines} | self._progress.keys()
             if self._sending.locked() or not told.isdisjoint(runs):
                 await self.flush()
 
@@ -65,28 +67,30 @@ class Reporter:
         """Sends all that waits."""
         async with self._sending:
             self._wake.clear()
-            progress, self._progress = list(self._progress.items()), {}
+            progress, self._progress = self._progress, {}
             lines = list(self._lines)
             self._lines.clear()
-            await self._send(progress, calls.progress)
-            await self._send(lines, calls.log)
+            await self._send([(run, (_json(m),)) for run, m in progress.items()], calls.progress)
+            # Numbered, so that a line that is sent again after a lost answer does not stand there twice.
+            await self._send([(run, (n, _json(m))) for run, n, m in lines], calls.log)
 
     async def _send(
-        self,
-        messages: list[tuple[Run, dict[str, Any]]],
-        make: Callable[..., calls.Call[list[str]]],
+        self, told: list[tuple[Run, tuple[Any, ...]]], make: Callable[..., calls.Call[list[str]]]
     ) -> None:
-        groups: dict[tuple[str, str], list[tuple[Run, bytes]]] = {}
-        for run, message in messages:
-            data = json.dumps(message, ensure_ascii=False).encode(errors="replace")
-            groups.setdefault((run.seat.queue, run.worker), []).append((run, data))
+        groups: dict[tuple[str, str], list[tuple[Run, tuple[Any, ...]]]] = {}
+        for run, what in told:
+            groups.setdefault((run.seat.queue, run.worker), []).append((run, what))
         sends: list[Awaitable[Any]] = []
         for (_, worker), items in groups.items():
-            triples = [(run.claimed.ulid, run.claimed.fence, data) for run, data in items]
-            call = make(items[0][0].seat.keys, worker, triples)
+            rows = [(run.claimed.ulid, run.claimed.fence, *what) for run, what in items]
+            call = make(items[0][0].seat.keys, worker, rows)
             sends.append(self._store.run(call, retry_seconds=1.0))
         for send in sends:
             try:
                 await send
             except TaskqError:
                 continue
+
+
+def _json(message: dict[str, Any]) -> bytes:
+    return json.dumps(message, ensure_ascii=False).encode(errors="replace")
