@@ -13,6 +13,7 @@ ready:<type>           zset    ulid (age-adjusted priority)   empty
 lines                  set     types with waiting jobs        empty
 scheduled, retrying    zset    ulid (due, ms)                 empty
 blocked                zset    ulid (creation, ms)            empty
+later                  zset    type (its last due time, ms)   no delayed job can be of it
 processing:<worker>    list    ulids claimed, oldest first    empty
 leases                 zset    worker (lease expiry, ms)      reaped or run out over an empty list
 holders                hash    worker -> "call count lease"   with the worker's lease
@@ -31,7 +32,7 @@ totals                 hash    bytes of big ended jobs        never
 stats:<minute>         hash    counters and histograms        TTL 3 h
 stats10:<minute>       hash    ten-minute sums                TTL 48 h
 events                 stream  transitions while watched      capped at 10,000 entries
-quarantine             hash    broken item -> reason (JSON)   doctor --drop-quarantine
+quarantine             hash    broken item -> reason (JSON)   doctor --drop-quarantine, 1,000 at most
 set-aside:<name>       any     a key that doctor put aside    TTL 30 d, doctor --drop-quarantine
 =====================  ======  =============================  ==========================================
 

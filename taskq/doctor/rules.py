@@ -56,6 +56,7 @@ KINDS: Mapping[str, Kind] = {
     "scheduled": Kind("zset"),
     "retrying": Kind("zset"),
     "blocked": Kind("zset"),
+    "later": Kind("zset"),
     "processing:": Kind("list"),
     "leases": Kind("zset"),
     "holders": Kind("hash"),

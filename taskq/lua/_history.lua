@@ -6,9 +6,18 @@ local function history(id, event, extra)
   local length = redis.pcall('RPUSH', key, line)
   if type(length) == 'number' and length > 50 then redis.call('LTRIM', key, -50, -1) end
 end
--- Sets a broken item aside: what it was, where it stood and why, for doctor and people.
+-- Text that was read from Redis, fit to stand in JSON: people can write there whatever they like.
+local function harmless(text) return (string.gsub(string.sub(text, 1, 200), '[^ !#-[%]^-~]', '?')) end
+-- Sets a broken item aside: what it was, where it stood and why, for doctor and people. Of what is more than
+-- 1,000 only the number is kept.
 local function quarantine(id, from, reason)
-  redis.pcall('HSET', prefix .. 'quarantine', id,
-    '{"at":' .. int_text(NOW_MS) .. ',"from":"' .. from .. '","reason":"' .. reason .. '"}')
+  local key = prefix .. 'quarantine'
+  local have = redis.pcall('HLEN', key)
+  if type(have) == 'number' and have >= 1000 and redis.call('HEXISTS', key, id) == 0 then
+    count('quarantine_full', 1)
+    return
+  end
+  redis.pcall('HSET', key, id,
+    '{"at":' .. int_text(NOW_MS) .. ',"from":"' .. harmless(from) .. '","reason":"' .. reason .. '"}')
   count('quarantined', 1)
 end

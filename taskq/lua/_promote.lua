@@ -7,7 +7,7 @@ local function due_of(name, limit)
   if head.err or not head[1] then return nil, 0 end
   if tonumber(head[2]) > NOW then return tonumber(head[2]), 0 end
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, limit)
-  local gone, moved, put_off = {}, {}, {}
+  local gone, moved, put_off = {}, 0, {}
   for i = 1, #due, 2 do
     local id, at = due[i], tonumber(due[i + 1])
     local job, why = read_job(id)
@@ -18,7 +18,7 @@ local function due_of(name, limit)
       gone[#gone + 1] = id
     elseif line_depth(job.type) then
       gone[#gone + 1] = id
-      moved[#moved + 1] = id
+      moved = moved + 1
       redis.call('HSET', prefix .. 'job:' .. id, 'state', 'queued', 'eligible_at', int_text(math.floor(at)))
       line_add(job.type, id, line_score(at, job.priority))
     else
@@ -28,9 +28,8 @@ local function due_of(name, limit)
   end
   if #gone > 0 then bulk('ZREM', key, gone) end
   if #put_off > 0 then bulk('ZADD', key, put_off) end
-  tell('queued', moved)
   local next_head = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  return tonumber(next_head[2]), #moved
+  return tonumber(next_head[2]), moved
 end
 local function promote(limit)
   local scheduled, n = due_of('scheduled', limit)

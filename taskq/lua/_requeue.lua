@@ -15,6 +15,7 @@ local function requeue(id, job, event, extra, fields)
   fields[#fields + 1] = 'queued'
   redis.call('HSET', key, unpack(fields))
   redis.call('HDEL', key, 'worker', 'call', 'score', 'started_at')
+  expiry_counts(id, job)
   history(id, event, extra)
   line_add(job.type, id, job.score or line_score(job.eligible_at or NOW, job.priority))
   return 'QUEUED'

@@ -1,5 +1,5 @@
--- Counters and histograms of the minute, and one event per call while somebody listens. Both are told
--- after the facts are written and are never worth failing for: a broken key is passed over.
+-- Counters and histograms of the minute, and events while somebody listens. Both are told after the facts
+-- are written and are never worth failing for: a broken key is passed over.
 local counted, counted_order = {}, {}
 local function count(field, n)
   local have = counted[field]
@@ -21,6 +21,33 @@ local function count_duration(kind, job_type, ms)
   end
   count(kind .. ':' .. job_type .. ':' .. text, 1)
 end
+local function tell(event, ids)
+  if LISTENED and #ids > 0 then
+    local shown = {}
+    for i = 1, math.min(#ids, 100) do shown[i] = ids[i] end
+    redis.pcall('XADD', prefix .. 'events', 'MAXLEN', '~', '10000', '*',
+      'event', event, 'count', #ids, 'jobs', table.concat(shown, ' '))
+  end
+end
+-- Said wherever a state is set. Told is the last one, once, whatever a job goes through in a call.
+local states, changed = {}, {}
+local function became(id, state)
+  if not LISTENED then return end
+  if not states[id] then changed[#changed + 1] = id end
+  states[id] = state
+end
+local function flush_states()
+  local ids, order = {}, {}
+  for i = 1, #changed do
+    local state = states[changed[i]]
+    if not ids[state] then
+      ids[state] = {}
+      order[#order + 1] = state
+    end
+    table.insert(ids[state], changed[i])
+  end
+  for i = 1, #order do tell(order[i], ids[order[i]]) end
+end
 local function flush_stats()
   local key = prefix .. 'stats:' .. int_text(math.floor(NOW / 60000))
   local fresh = false
@@ -30,12 +57,5 @@ local function flush_stats()
     if total == counted[field] then fresh = true end
   end
   if fresh then redis.pcall('EXPIRE', key, 10800) end
-end
-local function tell(event, ids)
-  if LISTENED and #ids > 0 then
-    local shown = {}
-    for i = 1, math.min(#ids, 100) do shown[i] = ids[i] end
-    redis.pcall('XADD', prefix .. 'events', 'MAXLEN', '~', '10000', '*',
-      'event', event, 'count', #ids, 'jobs', table.concat(shown, ' '))
-  end
+  flush_states()
 end

@@ -102,3 +102,13 @@ local function trim(state, budget, squeeze)
   end
   return n
 end
+-- After a call that ended jobs: each set that grew gives up about as many.
+local function trim_grown(grown)
+  for i = 1, 3 do
+    local n = #grown[ENDED[i]] / 2
+    if n > 0 then
+      trim(ENDED[i], n + 1, false)
+      trim_stubs(ENDED[i], n + 1)
+    end
+  end
+end

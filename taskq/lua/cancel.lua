@@ -7,19 +7,15 @@
 -- ARGV   reason       str     a word kept with the job
 -- ITEMS  item         id str
 -- REPLY  per item     CANCELLED | CANCELLING | ENDED | NOT_FOUND | BROKEN
--- @include _clock _config _stats _bulk _history _lines _job _close _trim
-local replies, told, asked = {}, {}, {}
-local ended = 0
-local STUBS = { 'succeeded', 'failed', 'cancelled' }
+-- @include _clock _config _stats _bulk _history _lines _job _ended _close _trim
+local replies, asked = {}, {}
 for i = 1, item_count do
   local id = item(i)
   local job, why = read_job(id)
   if not job then
-    replies[i] = why == 'MISSING' and 'NOT_FOUND' or 'BROKEN'
-    for j = 1, 3 do
-      if tonumber(redis.pcall('ZSCORE', prefix .. 'stubs:' .. STUBS[j], id) or nil) then replies[i] = { 'ENDED', STUBS[j] } end
-    end
-  elseif closed[job.state] then
+    local state = stub_of(id)
+    replies[i] = state and { 'ENDED', state } or why == 'MISSING' and 'NOT_FOUND' or 'BROKEN'
+  elseif ends[job.state] then
     replies[i] = { 'ENDED', job.state }
   elseif job.state == 'running' then
     local set = redis.pcall('SADD', prefix .. 'cancelling', id)
@@ -48,17 +44,11 @@ for i = 1, item_count do
       history(id, 'cancelled')
       close(id, job, 'cancelled', { 'reason', reason })
       replies[i] = 'CANCELLED'
-      ended = ended + 1
-      told[#told + 1] = id
     end
   end
 end
 flush_closed()
-if ended > 0 then
-  trim('cancelled', ended + 1, false)
-  trim_stubs('cancelled', ended + 1)
-end
+trim_grown(closed)
 flush_stats()
 tell('cancelling', asked)
-tell('cancelled', told)
 return replies

@@ -59,7 +59,8 @@ if most > 0 and call == last_call then
   return { 'OK', exact(NOW), '', '', 1, jobs }
 end
 
-local due = promote(math.max(200, 4 * most))
+-- A page of what is due, whatever is asked for: the rest comes with the next claims and the janitor.
+local due = promote(200)
 
 -- The lines that may be served, each with a small buffer of its head, refilled as it is eaten.
 local paused = {}
@@ -71,10 +72,15 @@ if not PAUSED and known_type_count > 0 then
     local name = known_type(i)
     if not paused[name] then wanted[#wanted + 1] = name end
   end
-  local waiting = #wanted > 0 and redis.pcall('SMISMEMBER', prefix .. 'lines', unpack(wanted)) or {}
-  if waiting.err then return { 'BROKEN_KEY', 'lines' } end
+  -- At most 2,000 lines, which is twice what enqueue lets in; asked for in pages, since unpack() has its limit.
   local active = {}
-  for i = 1, #wanted do if waiting[i] == 1 then active[#active + 1] = wanted[i] end end
+  for from = 1, #wanted, 2000 do
+    local waiting = redis.pcall('SMISMEMBER', prefix .. 'lines', unpack(wanted, from, math.min(from + 1999, #wanted)))
+    if waiting.err then return { 'BROKEN_KEY', 'lines' } end
+    for i = 1, #waiting do
+      if waiting[i] == 1 and #active < 2000 then active[#active + 1] = wanted[from + i - 1] end
+    end
+  end
   -- A share each, and one more where that saves another look: the head of what is left is answered too.
   local chunk = math.max(1, math.ceil(most / math.max(1, #active)))
   if most >= #active or #active <= 4 then chunk = chunk + 1 end
@@ -130,7 +136,7 @@ local function advance(front)
 end
 
 local limit, now_text = tonumber(upper), int_text(NOW_MS)
-local taken, jobs, expired, bytes, seen = {}, {}, {}, 0, 0
+local taken, jobs, bytes, seen = {}, {}, 0, 0
 while #jobs < most and #fronts > 0 and seen < most + 200 do
   local front = fronts[1]
   if #jobs > 0 and limit and front.score > limit then break end
@@ -153,7 +159,6 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
       history(id, 'expired')
       close(id, read_job(id), 'failed', { 'reason', 'expired', 'error',
         '{"type":"Expired","message":"expired before a worker took it"}' })
-      expired[#expired + 1] = id
       drop = true
     end
   elseif #jobs > 0 and bytes + #(v.payload or '') > max_bytes then
@@ -175,6 +180,7 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
     jobs[#jobs + 1] = answer(id, fence, attempts, v)
     redis.call('HSET', key, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
       'attempts', attempts, 'started_at', NOW_MS, 'score', score)
+    became(id, 'running')
   end
   advance(front)
 end
@@ -192,7 +198,5 @@ if most > 0 then
 end
 flush_closed()
 flush_stats()
-tell('failed', expired)
-tell('running', taken)
 local head = fronts[1]
 return { 'OK', exact(NOW), head and exact(head.score) or '', due and exact(due) or '', 0, jobs }

@@ -5,7 +5,7 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         field str, value str
 -- REPLY  whole        OK | BROKEN_KEY
--- @include _clock _config _lines
+-- @include _clock _config _stats _lines _types
 if type(redis.pcall('HLEN', prefix .. 'config')) ~= 'number' then return redis.error_reply('BROKEN_KEY config') end
 for i = 1, item_count do
   local field, value = item(i)
@@ -15,6 +15,6 @@ for i = 1, item_count do
     redis.call('HSET', prefix .. 'config', field, value)
   end
 end
-local types = redis.pcall('SMEMBERS', prefix .. 'lines')
+local types = waiting_types()
 for i = 1, #types do wake(types[i], 64) end
 return 'OK'

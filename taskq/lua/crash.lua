@@ -2,7 +2,7 @@
 -- crash: running -> queued | failed | cancelled
 -- The lease holder reports that a run's own process died. The job goes back in line at its old place, or is
 -- failed for good when its crashes reach `max_crashes`, or cancelled when that was asked for meanwhile. The
--- same report again changes nothing.
+-- same report again answers what became of it.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   worker       str
@@ -10,15 +10,13 @@
 -- ITEMS  item         id str, fence str, reason str
 -- REPLY  per item     QUEUED | FAILED | CANCELLED | STALE | GONE | BROKEN
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _close _requeue _trim _leave
-local replies, told, ended = {}, {}, 0
-local AFTER = { queued = 'QUEUED', failed = 'FAILED', cancelled = 'CANCELLED' }
+-- @include _clock _config _stats _bulk _history _lines _job _ended _close _requeue _trim _leave
+local replies = {}
 for i = 1, item_count do
   local id, fence, reason = item(i)
-  local job, why, other = leave(id, fence)
+  local job, why = leave(id, fence, 'crashed')
   if not job then
-    -- A repeat: the fence is still this run's and the job has left it.
-    replies[i] = other and other.fence == fence and other.state ~= 'running' and AFTER[other.state] or why
+    replies[i] = why
   else
     local crashes = job.crashes + 1
     local extra = ',"worker":"' .. worker .. '","crashes":' .. int_text(crashes) .. ',"reason":"' .. reason .. '"'
@@ -29,25 +27,19 @@ for i = 1, item_count do
         close(id, job, 'failed', { 'crashes', crashes, 'error',
           '{"type":"WorkerCrashed","message":"' .. reason .. ', ' .. int_text(crashes) .. ' times"}' })
         outcome = 'FAILED'
-        ended = ended + 1
       end
     else
-      outcome = requeue(id, job, 'crashed', extra, { 'crashes', crashes })
+      outcome = requeue(id, job, 'crashed', extra, { 'crashes', crashes, 'left', fence .. ' crashed' })
     end
     if outcome then
       redis.call('LREM', list, 1, id)
       count('crashes:' .. job.type, 1)
-      told[#told + 1] = id
     end
     replies[i] = outcome or 'BROKEN'
   end
 end
 flush_lines()
 flush_closed()
-if ended > 0 then
-  trim('failed', ended + 1, false)
-  trim_stubs('failed', ended + 1)
-end
+trim_grown(closed)
 flush_stats()
-tell('crashed', told)
 return replies

@@ -5,7 +5,7 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str
 -- REPLY  per item     DELETED | WRONG_STATE | NOT_FOUND | BROKEN
--- @include _clock _config _stats _bulk _job _trim
+-- @include _clock _config _stats _bulk _job _ended _trim
 local replies = {}
 for i = 1, item_count do
   local id = item(i)

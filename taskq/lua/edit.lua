@@ -6,7 +6,7 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str, priority str, run_at_ms str
 -- REPLY  per item     OK | WRONG_STATE | NOT_FOUND | BROKEN
--- @include _clock _config _stats _bulk _history _lines _job
+-- @include _clock _config _stats _bulk _history _lines _later _job
 local function change(id, priority, run_at)
   local job, why = read_job(id)
   if not job then return why == 'MISSING' and 'NOT_FOUND' or 'BROKEN' end
@@ -17,30 +17,41 @@ local function change(id, priority, run_at)
   if not (readable_zset(line) and readable_zset('scheduled') and line_depth(job.type)) then return 'BROKEN' end
   local place = tonumber(redis.call('ZSCORE', prefix .. line, id) or nil)
   if not place then return 'BROKEN' end
-  local key = prefix .. 'job:' .. id
-  local shift, old = 0, tonumber(job.priority) or 0
-  if priority ~= '' and tonumber(priority) ~= old then
-    shift = (old - tonumber(priority)) * AGING
-    redis.call('HSET', key, 'priority', priority)
-    history(id, 'edited', ',"priority":' .. priority)
+  local old = tonumber(job.priority) or 0
+  local new, due = tonumber(priority) or old, tonumber(run_at)
+  if due and ((job.state == 'queued' and due <= NOW) or (job.state == 'scheduled' and due > NOW and due == place)) then
+    due = nil
   end
-  local due = tonumber(run_at)
-  if not due or (job.state == 'queued' and due <= NOW) or (job.state == 'scheduled' and due > NOW and due == place) then
-    if job.state == 'queued' and shift ~= 0 then redis.call('ZADD', prefix .. line, place + shift, id) end
-    return 'OK'
+  if new == old and not due then return 'OK' end
+  -- Decided; from here on it is written.
+  local fields, said = {}, ''
+  if new ~= old then
+    fields = { 'priority', int_text(new) }
+    said = ',"priority":' .. int_text(new)
   end
-  redis.call('ZREM', prefix .. line, id)
-  if job.state == 'queued' then line_taken(job.type) end
-  local new_priority = priority ~= '' and priority or job.priority
-  if due > NOW then
-    redis.call('HSET', key, 'state', 'scheduled', 'eligible_at', int_text(due))
-    redis.call('ZADD', prefix .. 'scheduled', due, id)
-    wake(job.type, 1)
-  else
-    redis.call('HSET', key, 'state', 'queued', 'eligible_at', NOW_MS)
-    line_add(job.type, id, line_score(NOW, new_priority))
+  if due then
+    fields[#fields + 1] = 'state'
+    fields[#fields + 1] = due > NOW and 'scheduled' or 'queued'
+    fields[#fields + 1] = 'eligible_at'
+    fields[#fields + 1] = due > NOW and int_text(due) or NOW_MS
+    said = said .. ',"run_at":' .. int_text(due)
   end
-  history(id, 'edited', ',"run_at":' .. int_text(due))
+  redis.call('HSET', prefix .. 'job:' .. id, unpack(fields))
+  if due then
+    redis.call('ZREM', prefix .. line, id)
+    if job.state == 'queued' then line_taken(job.type) end
+    if due > NOW then
+      redis.call('ZADD', prefix .. 'scheduled', due, id)
+      keep_later(job.type, due)
+      if job.state ~= 'scheduled' then became(id, 'scheduled') end
+      wake(job.type, 1)
+    else
+      line_add(job.type, id, line_score(NOW, new))
+    end
+  elseif job.state == 'queued' then
+    redis.call('ZADD', prefix .. line, place + (old - new) * AGING, id)
+  end
+  history(id, 'edited', said)
   return 'OK'
 end
 local replies = {}
@@ -51,4 +62,5 @@ for i = 1, item_count do
 end
 for i = 1, #added_types do depths[added_types[i]] = redis.call('ZCARD', prefix .. 'ready:' .. added_types[i]) end
 flush_lines()
+flush_stats()
 return replies

@@ -1,17 +1,17 @@
 #!lua
 -- enqueue: (new) -> queued | scheduled
 -- Stores jobs and puts them in line. An id that is known already answers its state and changes nothing,
--- so a submission may be repeated for as long as the job or its stub is kept. Carries no allow-oom: with
--- memory full it is refused before its first write.
+-- so a submission may be repeated for as long as the job or its stub is kept. At most 1,000 types may wait
+-- in line, and as many for their time. Carries no allow-oom: with memory full it is refused before its first
+-- write.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str, job_type str, payload bytes, priority int, options json
 -- REPLY  per item     QUEUED | SCHEDULED | EXISTS | CONFLICT | UNIQUE | FULL | TOO_MANY_TYPES | EXPIRED | BROKEN_KEY
--- @include _clock _config _stats _bulk _lines
-local ENDED = { 'succeeded', 'failed', 'cancelled' }
+-- @include _clock _config _stats _bulk _lines _types _ended _later
 local max_depth, depth = tonumber(CONFIG[4]) or 0, 0
 if max_depth > 0 then
-  local types = redis.pcall('SMEMBERS', prefix .. 'lines')
+  local types = waiting_types()
   for i = 1, #types do depth = depth + (line_depth(types[i]) or 0) end
   for _, name in ipairs({ 'scheduled', 'retrying', 'blocked' }) do
     local n = redis.pcall('ZCARD', prefix .. name)
@@ -25,11 +25,7 @@ local function known(key, id, options)
   if v.err then return false end
   if v[1] then return v[1], v[2] end
   -- Only a repeat, or an id made from a key, can meet a stub: a fresh ULID is new by construction.
-  if options.check then
-    for i = 1, 3 do
-      if tonumber(redis.pcall('ZSCORE', prefix .. 'stubs:' .. ENDED[i], id) or nil) then return ENDED[i] end
-    end
-  end
+  if options.check then return (stub_of(id)) end
   return nil
 end
 
@@ -38,18 +34,37 @@ local function type_allowed(job_type, have)
   return count_lines() + #added_types < 1000 or redis.call('SISMEMBER', prefix .. 'lines', job_type) == 1
 end
 
+-- The types of delayed jobs: how many there were, and those of this call with the last due time of each.
+local later_have, later_new, later_due, later_known = nil, 0, {}, {}
+local function later_allowed(job_type, have)
+  if not later_have then
+    later_have = redis.call('ZCARD', prefix .. 'later')
+    if later_have >= 1000 then
+      prune_later()
+      later_have = redis.call('ZCARD', prefix .. 'later')
+    end
+  end
+  if later_due[job_type] then return true end
+  later_known[job_type] = redis.call('ZSCORE', prefix .. 'later', job_type)
+  return later_known[job_type] or (later_have + later_new < 1000 and type_allowed(job_type, have))
+end
+local function later_add(job_type, due)
+  if not (later_due[job_type] or later_known[job_type]) then later_new = later_new + 1 end
+  if due > (later_due[job_type] or 0) then later_due[job_type] = due end
+end
+
 -- The live holder of a unique key, or nil. A lock whose holder is gone or over is stale: taken over.
 local function unique_holder(key)
   local holder = redis.pcall('GET', key)
   if type(holder) ~= 'string' then return holder and false or nil end
   local state = redis.pcall('HGET', prefix .. 'job:' .. holder, 'state')
   if type(state) ~= 'string' then return nil end
-  for i = 1, 3 do if state == ENDED[i] then return nil end end
+  if ends[state] then return nil end
   return holder
 end
 
 local NONE = {}
-local queued_ids, scheduled_ids, scheduled_adds = {}, {}, {}
+local stored, scheduled_adds = 0, {}
 local function store(i, id, job_type, payload, priority, options)
   local key = prefix .. 'job:' .. id
   local state, digest = known(key, id, options)
@@ -60,17 +75,19 @@ local function store(i, id, job_type, payload, priority, options)
   end
   local have = line_depth(job_type)
   if not have then return 'BROKEN_KEY' end
-  if not type_allowed(job_type, have) then return 'TOO_MANY_TYPES' end
-  if max_depth > 0 and depth >= max_depth then return 'FULL' end
   local at = NOW + (i - 1) / 2048
   local due = options.run_at_ms
   if options.delay_ms then due = NOW + options.delay_ms end
+  local later = due and due > NOW
+  if later and not (readable_zset('scheduled') and readable_zset('later')) then return 'BROKEN_KEY' end
+  local allowed
+  if later then allowed = later_allowed(job_type, have) else allowed = type_allowed(job_type, have) end
+  if not allowed then return 'TOO_MANY_TYPES' end
+  if max_depth > 0 and depth >= max_depth then return 'FULL' end
   local expires = options.expires_ms and math.floor(at + options.expires_ms)
   if options.expires_at_ms then expires = options.expires_at_ms end
   if expires and expires <= NOW then return 'EXPIRED' end
-  local later = due and due > NOW
   if later then due = due + (i - 1) / 2048 end
-  if later and not readable_zset('scheduled') then return 'BROKEN_KEY' end
   if expires and not readable_zset('expiring') then return 'BROKEN_KEY' end
   if options.unique then
     local holder = unique_holder(prefix .. 'unique:' .. options.unique)
@@ -103,14 +120,15 @@ local function store(i, id, job_type, payload, priority, options)
   end
   if expires then redis.call('ZADD', prefix .. 'expiring', expires, id) end
   depth = depth + 1
+  stored = stored + 1
   if later then
     scheduled_adds[#scheduled_adds + 1] = due
     scheduled_adds[#scheduled_adds + 1] = id
-    scheduled_ids[#scheduled_ids + 1] = id
+    later_add(job_type, due)
+    became(id, 'scheduled')
     return 'SCHEDULED'
   end
   line_add(job_type, id, line_score(at, priority))
-  queued_ids[#queued_ids + 1] = id
   return 'QUEUED'
 end
 
@@ -123,6 +141,7 @@ flush_lines()
 if #scheduled_adds > 0 then
   local head = redis.call('ZRANGE', prefix .. 'scheduled', 0, 0, 'WITHSCORES')
   bulk('ZADD', prefix .. 'scheduled', scheduled_adds)
+  for job_type, due in pairs(later_due) do keep_later(job_type, due) end
   -- A new earliest due time must reach workers that sleep until the old one.
   local first = redis.call('ZRANGE', prefix .. 'scheduled', 0, 0)[1]
   if first ~= head[1] then
@@ -130,9 +149,6 @@ if #scheduled_adds > 0 then
     if job_type then wake(job_type, 1) end
   end
 end
-local stored = #queued_ids + #scheduled_ids
 if stored > 0 then count('enqueued', stored) end
 flush_stats()
-tell('queued', queued_ids)
-tell('scheduled', scheduled_ids)
 return replies

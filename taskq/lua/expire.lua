@@ -6,10 +6,10 @@
 -- ARGV   limit        int     jobs at most
 -- REPLY  jobs ended, results dropped, more (0 or 1)
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _close _trim
+-- @include _clock _config _stats _bulk _history _lines _job _ended _close _trim
 if not readable_zset('expiring') then return redis.error_reply('BROKEN_KEY expiring') end
 local due = redis.call('ZRANGEBYSCORE', prefix .. 'expiring', '-inf', NOW, 'LIMIT', 0, limit)
-local gone, ended, dropped, told = {}, 0, 0, {}
+local gone, ended, dropped = {}, 0, 0
 local function put_off(id) redis.call('ZADD', prefix .. 'expiring', NOW + 60000, id) end
 for i = 1, #due do
   local id = due[i]
@@ -17,7 +17,7 @@ for i = 1, #due do
   if not job then
     gone[#gone + 1] = id
     if why == 'WRONGTYPE' then quarantine(id, 'expiring', 'not a hash') end
-  elseif closed[job.state] then
+  elseif ends[job.state] then
     gone[#gone + 1] = id
     local finished = redis.pcall('ZSCORE', prefix .. job.state, id)
     if type(finished) == 'string' then
@@ -37,7 +37,6 @@ for i = 1, #due do
       close(id, job, 'failed', { 'reason', 'expired', 'error',
         '{"type":"Expired","message":"expired before a worker took it"}' })
       ended = ended + 1
-      told[#told + 1] = id
     else
       put_off(id)
     end
@@ -45,7 +44,6 @@ for i = 1, #due do
 end
 if #gone > 0 then bulk('ZREM', prefix .. 'expiring', gone) end
 flush_closed()
-if ended > 0 then trim('failed', ended + 1, false) end
+trim_grown(closed)
 flush_stats()
-tell('failed', told)
 return { ended, dropped, #due == limit and 1 or 0 }

@@ -9,17 +9,14 @@
 -- ITEMS  item         id str, fence str, error json, delay_ms int, max_attempts int
 -- REPLY  per item     RETRYING | FAILED | CANCELLED | STALE | GONE | BROKEN
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _job _close _trim _leave
-local replies, retrying, ended, told = {}, {}, 0, {}
+-- @include _clock _config _stats _bulk _history _job _ended _close _trim _leave
+local replies, retrying = {}, {}
 if not readable_zset('retrying') then return redis.error_reply('BROKEN_KEY retrying') end
-local AFTER = { retrying = 'RETRYING', failed = 'FAILED', cancelled = 'CANCELLED' }
 for i = 1, item_count do
   local id, fence, error, delay_ms, max_attempts = item(i)
-  local job, why, other = leave(id, fence)
+  local job, why = leave(id, fence, 'failed')
   if not job then
-    -- A repeat: the fence is still this run's, and nobody else has touched the job since.
-    local repeated = other and other.fence == fence and other.worker == worker and AFTER[other.state]
-    replies[i] = repeated or why
+    replies[i] = why
   else
     local failures = job.failures + 1
     local detail = ',"worker":"' .. worker .. '","failures":' .. int_text(failures) .. ',"error":' .. error
@@ -30,30 +27,29 @@ for i = 1, item_count do
       history(id, 'failed', detail)
       close(id, job, 'cancelled', { 'reason', job.cancel, 'failures', failures, 'error', error })
       replies[i] = 'CANCELLED'
-      ended = ended + 1
     elseif failures >= max_attempts then
       if can_close('failed') then
         redis.call('LREM', list, 1, id)
         history(id, 'failed', detail)
         close(id, job, 'failed', { 'failures', failures, 'error', error })
         replies[i] = 'FAILED'
-        ended = ended + 1
-      else
+        else
         replies[i] = 'BROKEN'
       end
     else
       local due = NOW + delay_ms + (i - 1) / 2048
       redis.call('LREM', list, 1, id)
       redis.call('HSET', prefix .. 'job:' .. id, 'state', 'retrying', 'failures', failures, 'error', error,
-        'eligible_at', int_text(math.floor(due)))
+        'eligible_at', int_text(math.floor(due)), 'left', fence .. ' failed')
       redis.call('HDEL', prefix .. 'job:' .. id, 'call', 'score')
       history(id, 'failed', detail .. ',"retry_in_ms":' .. int_text(delay_ms))
+      expiry_counts(id, job)
+      became(id, 'retrying')
       retrying[#retrying + 1] = due
       retrying[#retrying + 1] = id
       replies[i] = 'RETRYING'
     end
     if replies[i] ~= 'BROKEN' then
-      told[#told + 1] = id
       count('raised:' .. job.type, 1)
       count_duration('run', job.type, NOW - (job.started_at or NOW))
       count_duration('wait', job.type, (job.started_at or NOW) - (job.eligible_at or NOW))
@@ -62,10 +58,6 @@ for i = 1, item_count do
 end
 if #retrying > 0 then bulk('ZADD', prefix .. 'retrying', retrying) end
 flush_closed()
-if ended > 0 then
-  trim('failed', ended + 1, false)
-  trim_stubs('failed', ended + 1)
-end
+trim_grown(closed)
 flush_stats()
-tell('failed', told)
 return replies

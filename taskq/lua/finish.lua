@@ -9,14 +9,14 @@
 -- ITEMS  item         id str, fence str, result bytes, ttl_ms str, keep flag
 -- REPLY  per item     OK | STALE | WRONG_STATE | GONE | BROKEN
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _trim
+-- @include _clock _config _stats _bulk _ended _trim
 local list = prefix .. 'processing:' .. worker
 local length = redis.pcall('LLEN', list)
 if type(length) ~= 'number' then return redis.error_reply('BROKEN_KEY processing') end
 local have = redis.pcall('ZCARD', prefix .. 'succeeded')
 if type(have) ~= 'number' then return redis.error_reply('BROKEN_KEY succeeded') end
 local STEP = have > 500 and 16 or 1
-local replies, adds, done, stubs = {}, {}, {}, {}
+local replies, adds, done, stubs, dropped = {}, {}, {}, {}, {}
 for i = 1, item_count do
   local id, fence, result, ttl_ms, keep = item(i)
   local key = prefix .. 'job:' .. id
@@ -25,8 +25,7 @@ for i = 1, item_count do
   if v.err then
     replies[i] = 'BROKEN'
   elseif not v[1] then
-    local gone = tonumber(redis.pcall('ZSCORE', prefix .. 'stubs:succeeded', id) or nil)
-    replies[i] = gone and 'OK' or 'GONE'
+    replies[i] = (dropped[id] or stub_of(id) == 'succeeded') and 'OK' or 'GONE'
   elseif v[3] ~= fence or v[2] ~= worker then
     replies[i] = (v[1] == 'succeeded' and v[3] == fence) and 'OK' or 'STALE'
   elseif v[1] ~= 'running' then
@@ -48,6 +47,7 @@ for i = 1, item_count do
     if ttl == 0 then
       stubs[#stubs + 1] = NOW
       stubs[#stubs + 1] = id
+      dropped[id] = true
       redis.call('DEL', key, prefix .. 'history:' .. id, prefix .. 'log:' .. id)
       if v[12] then
         keep_digest('succeeded', key, NOW, v[12], fence)

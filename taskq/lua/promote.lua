@@ -5,7 +5,8 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   limit        int     jobs of each set at most
 -- REPLY  moved, next due in ms or ''
--- @include _clock _config _stats _bulk _history _lines _job _promote
+-- @include _clock _config _stats _bulk _history _lines _job _later _promote
 local due, moved = promote(limit)
+prune_later()
 flush_stats()
 return { moved, due and exact(due) or '' }

@@ -10,13 +10,22 @@
 -- ITEMS  wanted_state state str
 -- REPLY  jobs purged, next page (0 at the end)
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _close _trim _each_waiting
-local wanted, done, looked, more, told = {}, 0, 0, false, {}
+-- @include _clock _config _stats _bulk _history _lines _job _ended _close _trim _types
+local wanted, boxes, done, looked, more = {}, {}, 0, 0, false
 local skip, standing = page - 1, 0
 for i = 1, wanted_state_count do wanted[wanted_state(i)] = true end
 if not can_close('cancelled') then return redis.error_reply('BROKEN_KEY cancelled') end
-for _, box in ipairs(waiting_containers(wanted)) do
-  if (job_type == '' or not box.type or box.type == job_type) and readable_zset(box.name) then
+if wanted.queued then
+  local types = job_type ~= '' and { job_type } or waiting_types()
+  for i = 1, #types do boxes[i] = { state = 'queued', name = 'ready:' .. types[i], type = types[i] } end
+end
+-- Lines that are emptied make others visible.
+local hidden = #boxes == MOST_TYPES
+for _, name in ipairs({ 'scheduled', 'retrying', 'blocked' }) do
+  if wanted[name] then boxes[#boxes + 1] = { state = name, name = name } end
+end
+for _, box in ipairs(boxes) do
+  if readable_zset(box.name) then
     local from, budget, gone = 0, limit - looked, {}
     if not box.type then from = math.min(skip, redis.call('ZCARD', prefix .. box.name)) end
     skip = skip - from
@@ -32,9 +41,9 @@ for _, box in ipairs(waiting_containers(wanted)) do
         gone[#gone + 1] = id
       elseif job_type == '' or job.type == job_type then
         gone[#gone + 1] = id
+        history(id, 'cancelled')
         close(id, job, 'cancelled', { 'reason', 'purged' })
         done = done + 1
-        told[#told + 1] = id
       end
     end
     standing = standing + from + #ids - #gone
@@ -49,10 +58,6 @@ for _, box in ipairs(waiting_containers(wanted)) do
   end
 end
 flush_closed()
-if done > 0 then
-  trim('cancelled', done + 1, false)
-  trim_stubs('cancelled', done + 1)
-end
+trim_grown(closed)
 flush_stats()
-tell('cancelled', told)
-return { done, more and standing + 1 or 0 }
+return { done, (more or hidden and done > 0) and standing + 1 or 0 }

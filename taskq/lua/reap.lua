@@ -18,7 +18,7 @@
 -- @include _clock _config _stats _bulk _history _lines _job _close _requeue
 local OLDEST_LEASE = 3600000
 local left, workers, moved, ended, more = limit, 0, 0, 0, false
-local told = {}
+local COUNTERS = { crashes = true, lost = true, none = true }
 
 local function verdict(id, worker, counter, reason)
   local job, why = read_job(id)
@@ -30,13 +30,12 @@ local function verdict(id, worker, counter, reason)
   if job.state ~= 'running' or job.worker ~= worker then return true end
   if counter == 'none' then
     -- A stop that was asked for: the run was ended unfinished, and nothing is burnt.
-    if not requeue(id, job, 'released', ',"worker":"' .. worker .. '","reason":"' .. reason .. '"', {}) then return false end
+    if not requeue(id, job, 'released', ',"worker":"' .. harmless(worker) .. '","reason":"' .. reason .. '"', {}) then return false end
     moved = moved + 1
-    told[#told + 1] = id
     return true
   end
   local n = job[counter] + 1
-  local extra = ',"worker":"' .. worker .. '","' .. counter .. '":' .. int_text(n) .. ',"reason":"' .. reason .. '"'
+  local extra = ',"worker":"' .. harmless(worker) .. '","' .. counter .. '":' .. int_text(n) .. ',"reason":"' .. reason .. '"'
   if n >= (counter == 'crashes' and max_crashes or max_lost) and not job.cancel then
     if not can_close('failed') then return false end
     history(id, counter == 'crashes' and 'crashed' or 'lost', extra)
@@ -49,7 +48,6 @@ local function verdict(id, worker, counter, reason)
   end
   count(counter .. ':' .. job.type, 1)
   moved = moved + 1
-  told[#told + 1] = id
   return true
 end
 
@@ -100,7 +98,6 @@ if item_count > 0 then
   flush_lines()
   flush_closed()
   flush_stats()
-  tell('recovered', told)
   return { 'OK', more and 1 or 0, workers, moved, ended }
 end
 
@@ -129,7 +126,8 @@ for i = 1, #due do
   if redis.call('ZSCORE', prefix .. 'dead', worker) then
     local why = redis.pcall('HGET', prefix .. 'ticks', 'reason:' .. worker)
     local counter, reason = string.match(type(why) == 'string' and why or '', '^(%a+) (.*)$')
-    drain(worker, counter or 'lost', reason or 'lease ran out')
+    -- Both were kept in a hash that people can write.
+    drain(worker, COUNTERS[counter] and counter or 'lost', harmless(reason or 'lease ran out'))
   elseif redis.pcall('LLEN', prefix .. 'processing:' .. worker) == 0 then
     -- A lease matters only over a list: an idle worker is not dead.
     redis.call('ZREM', prefix .. 'leases', worker)
@@ -164,5 +162,4 @@ end
 flush_lines()
 flush_closed()
 flush_stats()
-tell('recovered', told)
 return { forgiven and 'AMNESTY' or 'OK', more and 1 or 0, workers, moved, ended }

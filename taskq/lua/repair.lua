@@ -10,10 +10,9 @@
 -- ARGV   max_lost     int
 -- ITEMS  item         kind str, name bytes, where str, seen bytes
 -- REPLY  per item     what was done, in words; '' for nothing
--- @include _clock _config _stats _bulk _history _lines _job _close _requeue
+-- @include _clock _config _stats _bulk _history _lines _job _ended _close _requeue
 local SETS = { 'scheduled', 'retrying', 'blocked', 'succeeded', 'failed', 'cancelled' }
 local LIVE = { scheduled = true, retrying = true, blocked = true, queued = true, running = true }
-local ENDED = { succeeded = true, failed = true, cancelled = true }
 local TYPES = { processing = 'list', cancelling = 'set', lines = 'set', holders = 'hash' }
 local SET_ASIDE_MS, OLDEST_MARK = 2592000000, 3660000
 local did
@@ -148,7 +147,7 @@ local function place(id, job)
     line_add(job.type, id, finite(job.score) or line_score(finite(job.eligible_at) or NOW, finite(job.priority)))
   else
     local at = job.eligible_at
-    if ENDED[job.state] then at = redis.call('HGET', prefix .. 'job:' .. id, 'finished_at') end
+    if ends[job.state] then at = redis.call('HGET', prefix .. 'job:' .. id, 'finished_at') end
     redis.call('ZADD', prefix .. home, finite(at) or NOW, id)
   end
   note('put into ' .. home)
@@ -213,7 +212,7 @@ local function job_in_order(id, box, raw)
   local job, why = read_job(id)
   if why == 'WRONGTYPE' then return end
   local stub = job and redis.call('HEXISTS', prefix .. 'job:' .. id, 'stub') == 1
-  local whole = job and ((LIVE[job.state] and job.type ~= '' and not stub) or ENDED[job.state])
+  local whole = job and ((LIVE[job.state] and job.type ~= '' and not stub) or ends[job.state])
   if not whole then
     if redis.call('EXISTS', prefix .. 'job:' .. id) == 1 then set_aside('job:' .. id, 'job:' .. id, 'no whole job') end
     return no_job(id, box, raw)

@@ -7,8 +7,8 @@
 -- ITEMS  item         id str, fence str
 -- REPLY  per item     QUEUED | STALE | WRONG_STATE | UNIQUE | NOT_FOUND | BROKEN
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job
-local replies, gone, told = {}, {}, {}
+-- @include _clock _config _stats _bulk _history _lines _job _ended
+local replies, gone = {}, {}
 if not readable_zset('failed') then return redis.error_reply('BROKEN_KEY failed') end
 local function again(i, id, fence)
   local job, why = read_job(id)
@@ -22,7 +22,7 @@ local function again(i, id, fence)
     local holder = redis.pcall('GET', key)
     if type(holder) == 'string' and holder ~= id then
       local state = redis.pcall('HGET', prefix .. 'job:' .. holder, 'state')
-      if type(state) == 'string' and state ~= 'succeeded' and state ~= 'failed' and state ~= 'cancelled' then return { 'UNIQUE', holder } end
+      if type(state) == 'string' and not ends[state] then return { 'UNIQUE', holder } end
     end
     redis.call('SET', key, id)
   end
@@ -34,7 +34,6 @@ local function again(i, id, fence)
     'expires_at', 'size')
   history(id, 'retried')
   gone[#gone + 1] = id
-  told[#told + 1] = id
   line_add(job.type, id, line_score(NOW + (i - 1) / 2048, job.priority))
   return 'QUEUED'
 end
@@ -44,7 +43,6 @@ for i = 1, item_count do
 end
 if #gone > 0 then bulk('ZREM', prefix .. 'failed', gone) end
 flush_lines()
-if #told > 0 then count('retried', #told) end
+if #gone > 0 then count('retried', #gone) end
 flush_stats()
-tell('queued', told)
 return replies

@@ -7,7 +7,8 @@
 -- @include _clock
 local this = math.floor(NOW / 600000) * 10
 local done = tonumber(redis.pcall('HGET', prefix .. 'ticks', 'rolled')) or 0
-if done > this or done < this - 120 then done = this - 30 end
+-- Minutes live for three hours: after a pause, or a jump of the clock, all that there still are.
+if done > this or done < this - 170 then done = this - 170 end
 local written = 0
 while done < this and written < 12 do
   local sums, any = {}, false

@@ -7,7 +7,7 @@
 -- ARGV   limit        int     jobs of each state at most
 -- ARGV   squeeze      int
 -- REPLY  jobs dropped, stubs dropped, more (0 or 1)
--- @include _clock _config _stats _bulk _trim
+-- @include _clock _config _stats _bulk _ended _trim
 local dropped, stubs, more = 0, 0, 0
 local ORDER = { 'succeeded', 'cancelled', 'failed' }
 for i = 1, 3 do

@@ -285,7 +285,16 @@ def test_an_expired_job_that_cannot_be_ended_does_not_stop_claims(bench: Bench) 
 
 NOISE = b"\xff\x00{}'\" noise"
 
-ZSETS = ["ready:mail", "scheduled", "retrying", "blocked", "leases", "dead", "expiring"]
+ZSETS = [
+    "ready:mail",
+    "scheduled",
+    "retrying",
+    "blocked",
+    "leases",
+    "dead",
+    "expiring",
+    "later",
+]
 ZSETS += ["succeeded", "failed", "cancelled", "stubs:succeeded", "stubs:failed", "stubs:cancelled"]
 
 

@@ -3,13 +3,15 @@
 The names (R1, N3 ..) are those under which the sequences were first written down.
 """
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from support.queue import LEASE, MINUTE, SECOND, TYPE, Bench, ids, runs
 from taskq import calls
-from taskq.errors import BrokenKey
+from taskq.errors import BrokenKey, InvalidInput
 from taskq.model import JobSpec, Reconciled
 from taskq.states import State
 
@@ -33,11 +35,12 @@ def end(bench: Bench, ulid: str, state: State, **options: Any) -> None:
     if state == State.CANCELLED:
         bench.cancel(ulid)
         return
-    (job,) = bench.take(f"worker of {ulid}")
+    worker = f"worker-of-{ulid}"
+    (job,) = bench.take(worker)
     if state == State.SUCCEEDED:
-        bench.finish(job, worker=f"worker of {ulid}")
+        bench.finish(job, worker=worker)
     else:
-        bench.fail(job, worker=f"worker of {ulid}", max_attempts=1)
+        bench.fail(job, worker=worker, max_attempts=1)
 
 
 ENDS = pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED, State.CANCELLED])
@@ -126,9 +129,11 @@ def test_r4_a_fence_is_never_used_again(bench: Bench) -> None:
     bench.release(first)
     (second,) = bench.take()
     assert int(second.fence) > int(first.fence)
-    assert bench.release(first) == ["STALE"]
+    dump = bench.dump()
+    assert bench.release(first) == ["QUEUED"], "a repeat is told what it did, and does no more"
     assert bench.finish(first) == ["STALE"]
-    assert bench.state("a") == State.RUNNING
+    assert bench.fail(first) == ["STALE"]
+    assert bench.dump() == dump
 
 
 def test_r4_a_restore_that_forgot_a_claim_does_not_repeat_its_fence(bench: Bench) -> None:
@@ -379,7 +384,8 @@ def test_n10_reconcile_names_runs_that_are_no_longer_the_callers(bench: Bench) -
     """A failover forgot the claim: the worker is told to stop the run."""
     bench.add("a", "b")
     a, b = bench.take(most=2)
-    bench.release(a)
+    assert reconcile(bench, 1, b).released == 1
+    assert reconcile(bench, 1, a, b).not_mine == ("a",)
     bench.take("w2")
     assert reconcile(bench, 1, a, b).not_mine == ("a",)
 
@@ -785,7 +791,7 @@ def test_retention_leaves_nothing_of_a_result_that_was_to_live_longer(bench: Ben
 def test_history_and_log_go_with_their_job(bench: Bench) -> None:
     bench.add("a")
     (job,) = bench.take()
-    bench.run(calls.log(bench.keys, "w1", [(job.ulid, job.fence, b"{}")], now=bench.now))
+    bench.run(calls.log(bench.keys, "w1", [(job.ulid, job.fence, 1, b"{}")], now=bench.now))
     bench.fail(job, max_attempts=1)
     bench.run(calls.delete(bench.keys, ["a"], now=bench.now))
     assert not bench.redis.exists(bench.keys.history("a"), bench.keys.log("a"))
@@ -908,3 +914,208 @@ def test_the_end_of_a_watched_job_is_published_once(bench: Bench) -> None:
         bench.finish(job)
         assert channel.get_message(timeout=1)["data"] == b"succeeded"
         assert channel.get_message(timeout=0) is None
+
+
+# --- reports that come twice ------------------------------------------------------------------------
+
+
+def crash_run(bench: Bench, *jobs: Any) -> list[str]:
+    died = [(j.ulid, j.fence, "signal 9") for j in jobs]
+    return bench.run(calls.crash(bench.keys, "w1", died, now=bench.now))
+
+
+REPORTS: dict[str, tuple[Callable[..., list[str]], str]] = {
+    "finish": (Bench.finish, "OK"),
+    "fail": (Bench.fail, "RETRYING"),
+    "release": (Bench.release, "QUEUED"),
+    "snooze": (Bench.snooze, "SCHEDULED"),
+    "crash": (crash_run, "QUEUED"),
+}
+each_report = pytest.mark.parametrize("how", REPORTS)
+LEAVES = pytest.mark.parametrize("how", [how for how in REPORTS if how != "finish"])
+
+
+@each_report
+@pytest.mark.parametrize("ttl", [None, 0])
+def test_a_report_that_comes_again_is_answered_the_same(
+    bench: Bench, how: str, ttl: int | None
+) -> None:
+    """In one call, and in the next."""
+    send, word = REPORTS[how]
+    bench.add("a", "b", result_ttl_ms=ttl)
+    a, b = bench.take(most=2)
+    assert send(bench, a, b, a) == [word] * 3
+    dump = bench.dump()
+    assert send(bench, b, a) == [word] * 2
+    assert bench.dump() == dump
+
+
+@LEAVES
+def test_a_report_that_comes_again_after_the_next_claim_is_answered_the_same(
+    bench: Bench, how: str
+) -> None:
+    """What was handed back is often claimed before the repeat of a lost answer arrives."""
+    send, word = REPORTS[how]
+    bench.add("a")
+    (job,) = bench.take()
+    send(bench, job)
+    bench.wait(2 * MINUTE)
+    (again,) = bench.take("w2")
+    dump = bench.dump()
+    assert send(bench, job) == [word]
+    assert bench.dump() == dump
+    assert bench.finish(again, worker="w2") == ["OK"]
+    assert send(bench, job) == [word]
+
+
+@LEAVES
+def test_a_report_that_comes_again_after_a_cancel_is_answered_the_same(
+    bench: Bench, how: str
+) -> None:
+    send, _ = REPORTS[how]
+    bench.add("a")
+    (job,) = bench.take()
+    bench.cancel("a")
+    assert send(bench, job) == ["CANCELLED"]
+    assert send(bench, job) == ["CANCELLED"]
+
+
+@LEAVES
+@pytest.mark.parametrize("other", ["fail", "release", "snooze"])
+def test_another_report_of_a_run_that_has_left_is_refused(
+    bench: Bench, how: str, other: str
+) -> None:
+    """Only the same one is a repeat: a failure after a hand-back has not been recorded."""
+    if other == how:
+        return
+    bench.add("a")
+    (job,) = bench.take()
+    REPORTS[how][0](bench, job)
+    assert REPORTS[other][0](bench, job) == ["STALE"]
+
+
+@LEAVES
+def test_reconcile_does_not_call_a_run_lost_that_has_reported_its_end(
+    bench: Bench, how: str
+) -> None:
+    """The report's answer is on its way: the run counts as held, and there is nothing to stop."""
+    bench.add("a", "b")
+    a, b = bench.take(most=2)
+    REPORTS[how][0](bench, a)
+    bench.finish(b)
+    assert reconcile(bench, 1, a, b) == Reconciled("OK", 0, ())
+
+
+def test_the_end_of_a_run_that_comes_late_is_answered_by_what_was_recorded(bench: Bench) -> None:
+    bench.add("a")
+    (job,) = bench.take()
+    assert bench.fail(job, max_attempts=1) == ["FAILED"]
+    assert bench.fail(job, max_attempts=1) == ["FAILED"]
+    assert bench.release(job) == ["STALE"]
+
+
+def test_log_lines_that_come_again_stand_there_once(bench: Bench) -> None:
+    bench.add("a", "b")
+    a, b = bench.take(most=2)
+
+    def log(*lines: tuple[Any, int]) -> list[str]:
+        items = [(j.ulid, j.fence, n, f'"{n}"'.encode()) for j, n in lines]
+        return bench.run(calls.log(bench.keys, "w1", items, now=bench.now))
+
+    def stored(ulid: str) -> list[str]:
+        return [x.decode() for x in bench.redis.lrange(bench.keys.log(ulid), 0, -1)]
+
+    assert log((a, 1), (b, 2), (a, 3)) == ["OK"] * 3
+    assert log((a, 1), (b, 2), (a, 3)) == ["OK"] * 3, "the answer was lost"
+    assert log((a, 3), (a, 4), (a, 4)) == ["OK"] * 3, "overlapping, and twice in one call"
+    assert (stored("a"), stored("b")) == (['"1"', '"3"', '"4"'], ['"2"'])
+    bench.release(a)
+    (a,) = bench.take()
+    assert log((a, 1)) == ["OK"]
+    assert stored("a") == ['"1"', '"3"', '"4"', '"1"'], "the next run counts for itself"
+
+
+def test_the_last_two_hundred_log_lines_are_kept(bench: Bench) -> None:
+    bench.add("a")
+    (a,) = bench.take()
+    items = [(a.ulid, a.fence, n, b"%d" % n) for n in range(1, 301)]
+    assert set(bench.run(calls.log(bench.keys, "w1", items, now=bench.now))) == {"OK"}
+    assert bench.redis.lrange(bench.keys.log("a"), 0, -1) == [b"%d" % n for n in range(101, 301)]
+
+
+@pytest.mark.parametrize("seq", [0, -1, 1.5, True, "1", None])
+def test_a_log_line_has_a_number(bench: Bench, seq: Any) -> None:
+    with pytest.raises(InvalidInput):
+        calls.log(bench.keys, "w1", [("a", "1", seq, b"{}")])
+
+
+# --- what is written, is written whole -------------------------------------------------------------
+
+
+@pytest.mark.parametrize("waiting", [State.QUEUED, State.SCHEDULED, State.RETRYING])
+def test_a_run_past_its_expiry_that_comes_back_expires_at_once(
+    bench: Bench, waiting: State
+) -> None:
+    """The clock of expiry was put off while it ran; back in a queue it counts again."""
+    bench.add("a", expires_ms=SECOND)
+    (job,) = bench.take()
+    bench.wait(2 * SECOND)
+    assert bench.expire()[0] == 0
+    match waiting:
+        case State.QUEUED:
+            bench.crash("w1")
+        case State.SCHEDULED:
+            bench.snooze(job)
+        case _:
+            bench.fail(job)
+    assert bench.expire()[0] == 1
+    assert bench.state("a") == State.FAILED
+
+
+def history_of(bench: Bench, ulid: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in bench.redis.lrange(bench.keys.history(ulid), 0, -1)]
+
+
+def test_every_cancellation_stands_in_the_history(bench: Bench) -> None:
+    bench.add("snoozed")
+    (job,) = bench.take()
+    bench.add("purged", "cancelled")
+    bench.cancel("cancelled")
+    bench.cancel("snoozed")
+    bench.snooze(job)
+    bench.run(calls.purge(bench.keys, [State.QUEUED], now=bench.now))
+    for ulid in ("purged", "cancelled", "snoozed"):
+        assert bench.state(ulid) == State.CANCELLED
+        last = history_of(bench, ulid)[-1]
+        assert last == {"at": int(bench.now), "event": "cancelled"}
+
+
+def test_an_edit_of_both_is_one_line_of_history(bench: Bench) -> None:
+    bench.add("a")
+    due = int(bench.now) + HOUR
+    assert bench.edit("a", priority=4, run_at_ms=due) == "OK"
+    (line,) = history_of(bench, "a")
+    assert (line["event"], line["priority"], line["run_at"]) == ("edited", 4, due)
+    assert bench.edit("a", priority=4, run_at_ms=due) == "OK"
+    assert len(history_of(bench, "a")) == 1, "nothing to do, nothing to tell"
+
+
+def test_an_edit_of_both_to_now_places_by_the_new_priority(bench: Bench) -> None:
+    bench.add("a", delay_ms=HOUR)
+    assert bench.edit("a", priority=4, run_at_ms=int(bench.now)) == "OK"
+    assert bench.score("a") == bench.now - 4 * 10_000
+
+
+def test_failures_that_cancel_trim_the_cancelled(bench: Bench) -> None:
+    """The set that grew is trimmed, and no other."""
+    bench.configure(cancelled_max=3)
+    end(bench, "old", State.FAILED)
+    bench.redis.hset(bench.keys.config, "failed_max", 0)
+    for n in range(6):
+        bench.add(f"j{n}")
+        (job,) = bench.take()
+        bench.cancel(f"j{n}")
+        assert bench.fail(job) == ["CANCELLED"]
+        bench.wait(1)
+    assert bench.redis.zcard(bench.key("cancelled")) == 3
+    assert bench.state("old") == State.FAILED

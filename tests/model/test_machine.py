@@ -142,7 +142,10 @@ class Machine(RuleBasedStateMachine):
             self.claims += [(job.ulid, worker, int(job.fence)) for job in reply.jobs]
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), how=st.sampled_from(["finish", "fail", "fatal", "crash", "release", "snooze"]))
+    @rule(
+        data=st.data(),
+        how=st.sampled_from(["finish", "fail", "fatal", "crash", "release", "snooze"]),
+    )
     def report(self, data: st.DataObject, how: str) -> None:
         """Any claim that ever was, so that late and repeated reports are common."""
         now = self.tick()
