@@ -8,7 +8,9 @@ import asyncio
 import contextlib
 import json
 import logging
+import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import sys
@@ -368,12 +370,13 @@ async def _serve(options: ChildOptions, settings: Settings, control_fd: int, pag
 
 
 async def _serve_and_exit(
-    options: ChildOptions, settings: Settings, control_fd: int, page_fd: int
+    options: ChildOptions, settings: Settings, control_fd: int, page_fd: int, folder: str
 ) -> None:
     code = await _serve(options, settings, control_fd, page_fd)
     with contextlib.suppress(ValueError, OSError):  # a job may have closed them
         sys.stdout.flush()
         sys.stderr.flush()
+    shutil.rmtree(folder, ignore_errors=True)
     # At once: runs and threads that cannot be stopped would hold the loop's and the interpreter's end.
     os._exit(code)
 
@@ -393,15 +396,18 @@ def main() -> None:
     os.register_at_fork(after_in_child=_answer_signals_again)
     raw = json.loads(os.environ.pop(ChildOptions.ENVIRONMENT))
     control_fd, page_fd = raw.pop("fds")
+    # Where multiprocessing keeps its sockets: the supervisor clears it away, however we end.
+    folder = raw.pop("folder")
+    multiprocessing.current_process()._config["tempdir"] = folder  # type: ignore[attr-defined]
     options = ChildOptions(**raw)
     settings = Settings(**options.settings)
     configure_logging(settings)
     try:
         import uvloop
     except ImportError:
-        asyncio.run(_serve_and_exit(options, settings, control_fd, page_fd))
+        asyncio.run(_serve_and_exit(options, settings, control_fd, page_fd, folder))
     else:
-        uvloop.run(_serve_and_exit(options, settings, control_fd, page_fd))
+        uvloop.run(_serve_and_exit(options, settings, control_fd, page_fd, folder))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ import contextlib
 import ctypes
 import json
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -52,12 +54,17 @@ class ChildProcess:
     """One child: its process group, channel and page of signs of life."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, channel: Channel, page: SharedPage
+        self,
+        process: asyncio.subprocess.Process,
+        channel: Channel,
+        page: SharedPage,
+        folder: str,
     ) -> None:
         self.process = process
         self.pid = process.pid
         self.channel = channel
         self.page = page
+        self._folder = folder
         self.started_at = time.monotonic()
         self._ticks = -1
         self._cpu = -1.0
@@ -68,7 +75,8 @@ class ChildProcess:
         """Starts a fresh interpreter in a process group of its own."""
         ours, theirs = socket.socketpair()
         page_fd = shared.create()
-        handed = {**asdict(options), "fds": [theirs.fileno(), page_fd]}
+        folder = tempfile.mkdtemp(prefix="taskq-child-")
+        handed = {**asdict(options), "fds": [theirs.fileno(), page_fd], "folder": folder}
         environment = {**os.environ, ChildOptions.ENVIRONMENT: json.dumps(handed)}
         try:
             process = await asyncio.create_subprocess_exec(
@@ -81,10 +89,14 @@ class ChildProcess:
                 stdin=asyncio.subprocess.DEVNULL,
             )
             page = SharedPage(page_fd)
+        except BaseException:
+            ours.close()
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
         finally:
             theirs.close()
             os.close(page_fd)
-        return cls(process, await Channel.open(ours), page)
+        return cls(process, await Channel.open(ours), page, folder)
 
     def silent_seconds(self, now: float) -> float:
         """How long the loop has not ticked."""
@@ -125,6 +137,7 @@ class ChildProcess:
     def close(self) -> None:
         self.channel.close()
         self.page.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 def describe_exit(code: int) -> str:
