@@ -1,12 +1,15 @@
 """The small parts of ``taskq dev``; tests/docs runs the whole."""
 
 import contextlib
+import fcntl
 import signal
+import socket
 import sys
 from pathlib import Path
 
 import pytest
 
+from taskq.errors import ConfigError, TaskqError
 from taskq_worker import dev
 
 
@@ -67,3 +70,18 @@ def test_a_directory_of_ours_is_closed_and_another_left_alone(tmp_path: Path) ->
     dev._make_private(ours)
     dev._make_private(other)
     assert [f.stat().st_mode & 0o777 for f in (ours, other)] == [0o700, 0o755]
+
+
+def test_a_port_that_is_taken_is_told_and_a_second_dev_first(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            TaskqError, match=r"cannot listen on .* choose another with --port"
+        ) as caught:
+            dev._check_port("127.0.0.1", port, tmp_path)
+        assert not isinstance(caught.value, ConfigError)  # exit code 1, as of `taskq api`
+        with (tmp_path / "server.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with pytest.raises(TaskqError, match=f"taskq dev runs over {tmp_path} already"):
+                dev._check_port("127.0.0.1", port, tmp_path)
+    dev._check_port("127.0.0.1", port, tmp_path)

@@ -1,6 +1,7 @@
 """``taskq dev``: a server, the API and a worker on this machine, in the foreground, with one command."""
 
 import contextlib
+import fcntl
 import os
 import shlex
 import shutil
@@ -77,7 +78,7 @@ def dev(
 ) -> None:
     """Run everything here: an embedded server, the API and a worker. Ctrl-C stops it, jobs are kept."""
     load_settings()  # a wrong variable is told before anything starts
-    _check_port(host, port)
+    _check_port(host, port, directory)
     _make_private(directory)
     server = EmbeddedServer(directory, persistent=True)
     parts: list[tuple[str, subprocess.Popen[bytes]]] = []
@@ -96,7 +97,7 @@ def dev(
             worker += ["-A", app]
         parts.append(("api", _start(["api", "--host", host, "--port", str(port)], environment)))
         parts.append(("worker", _start(worker, environment)))
-        _wait_until_up(host, port, parts)
+        _wait_until_up(host, port, parts, server)
         _greet(host, port, directory, server)
         _watch(parts, server)
     except _Stop:
@@ -144,16 +145,37 @@ def _command() -> str:
     return shlex.quote(str(started))
 
 
-def _check_port(host: str, port: int) -> None:
+def _check_port(host: str, port: int, directory: Path) -> None:
+    """Raises ``TaskqError`` for a port that is taken; if by another dev over the same jobs, it says so."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            raise ConfigError(
+            if _in_use(directory):
+                raise TaskqError(
+                    f"taskq dev runs over {directory} already: use that one, stop it, "
+                    "or choose another --dir and --port"
+                ) from None
+            raise TaskqError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another with --port"
             ) from None
+
+
+def _in_use(directory: Path) -> bool:
+    """Whether a server holds the lock of this directory."""
+    try:
+        lock = os.open(directory / "server.lock", os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(lock)
+    return False
 
 
 def _start(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -166,11 +188,16 @@ def _start(arguments: list[str], environment: dict[str, str]) -> subprocess.Pope
     )
 
 
-def _wait_until_up(host: str, port: int, parts: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
-    """Waits for the API to answer and to know a worker. Raises ``ConfigError`` when a part ends."""
+def _wait_until_up(
+    host: str,
+    port: int,
+    parts: list[tuple[str, subprocess.Popen[bytes]]],
+    server: EmbeddedServer,
+) -> None:
+    """Waits for the API to answer and to know a worker. Raises ``TaskqError`` when a part ends."""
     until = time.monotonic() + START_SECONDS
     while time.monotonic() < until:
-        _check_parts(parts)
+        _check_parts(parts, server)
         with contextlib.suppress(OSError, urllib.error.URLError):
             if _get(host, port, "/health") and b'"id"' in _get(host, port, "/workers"):
                 return
@@ -184,7 +211,10 @@ def _get(host: str, port: int, path: str) -> bytes:
         return bytes(answer.read())
 
 
-def _check_parts(parts: list[tuple[str, subprocess.Popen[bytes]]]) -> None:
+def _check_parts(parts: list[tuple[str, subprocess.Popen[bytes]]], server: EmbeddedServer) -> None:
+    # First, since the others may end because of it.
+    if not server.running:
+        raise TaskqError(f"the embedded server ended; see {server.data_dir / 'server.log'}")
     for name, part in parts:
         if part.poll() is not None:
             raise ConfigError(
@@ -218,9 +248,7 @@ Ctrl-C stops it; the jobs stay.
 
 def _watch(parts: list[tuple[str, subprocess.Popen[bytes]]], server: EmbeddedServer) -> None:
     while True:
-        _check_parts(parts)
-        if not server.running:
-            raise ConfigError("the embedded server ended; see its log in the data directory")
+        _check_parts(parts, server)
         time.sleep(0.2)
 
 
