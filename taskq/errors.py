@@ -106,7 +106,10 @@ class QueueNotFound(NotFound):
     code = "queue_not_found"
 
     def __init__(self, queue: str) -> None:
-        super().__init__(f"no queue {queue!r}: a queue exists from its first job or setting on")
+        super().__init__(
+            f"no queue {queue!r}: a queue exists from its first job or setting on"
+            " (taskq queues set --create makes it)"
+        )
         self.queue = queue
 
 
@@ -175,7 +178,8 @@ class JobCancelled(TaskqError):
     code = "job_cancelled"
 
     def __init__(self, job_id: str, reason: str | None) -> None:
-        super().__init__(f"job {job_id} was cancelled" + (f": {reason}" if reason else ""))
+        why = f": {reason}" if reason and reason != "cancelled" else ""
+        super().__init__(f"job {job_id} was cancelled{why}")
         self.job_id = job_id
         self.reason = reason
 
@@ -204,6 +208,13 @@ class Unavailable(TaskqError):
     def __init__(self, message: str, *, reason: str) -> None:
         super().__init__(message)
         self.reason = reason
+        self.message = message
+        """The text without the hint."""
+
+    def __str__(self) -> str:
+        if self.reason == "connection":
+            return f"{self.message} (set TASKQ_REDIS_URL, or TaskQ(redis_url=...))"
+        return self.message
 
 
 class OutOfMemory(Unavailable):

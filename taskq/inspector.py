@@ -264,6 +264,23 @@ def unserved(info: QueueInfo, workers: Iterable[WorkerInfo]) -> list[str]:
     return [line.job_type for line in info.types if line.job_type not in served]
 
 
+def serving(queue: str, workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
+    """Workers that were seen lately and serve the queue."""
+    return [worker for worker in workers if queue in worker.queues]
+
+
+def how_to_serve(queue: str) -> str:
+    """What to do about a type that no live worker runs."""
+    return f"start a worker whose application has it: taskq worker -A MODULE:APP -q {queue}"
+
+
+def oldest_head(info: QueueInfo) -> int | None:
+    """Since when (ms) the job that has waited longest at the head of a line may run."""
+    return min(
+        (line.head_since for line in info.types if line.head_since is not None), default=None
+    )
+
+
 # --- cursors of job pages ---------------------------------------------------------------------------
 
 

@@ -6,18 +6,29 @@ that was stored (integers exact).
 
 import json
 import math
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from taskq import codec
 from taskq.calls import SETTINGS
 from taskq.errors import InvalidInput
-from taskq.inspector import Latency, Statistics, TypeStatistics
+from taskq.inspector import (
+    Latency,
+    Statistics,
+    TypeStatistics,
+    oldest_head,
+    serving,
+    unserved,
+)
 from taskq.model import Job, QueueInfo
 from taskq.registry import WorkerInfo
+from taskq.states import State
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMES = frozenset({"at", "run_at"})
+_ENDS = frozenset({"succeeded", "failed", "cancelled", "expired"})
+"""Events that say by themselves that the job ended."""
 
 
 def rfc3339(ms: float | None) -> str | None:
@@ -106,27 +117,39 @@ def _log_line(line: Any) -> dict[str, Any]:
     }
 
 
-def queue_to_dict(info: QueueInfo) -> dict[str, Any]:
-    """A queue: its counts by state, its waiting lines and what is set."""
+def queue_to_dict(info: QueueInfo, workers: Sequence[WorkerInfo]) -> dict[str, Any]:
+    """A queue: its counts by state, its waiting lines, who serves it and what is set."""
     counts = dict(info.counts)
-    workers, quarantined = counts.pop("workers", 0), counts.pop("quarantined", 0)
+    holders, quarantined = counts.pop("workers", 0), counts.pop("quarantined", 0)
+    lonely = set(unserved(info, workers))
+    oldest = oldest_head(info)
     return {
         "name": info.name,
         "paused": info.settings.get("paused") == "1",
         "paused_types": info.settings.get("paused_types", "").split(),
         "counts": counts,
-        "workers": workers,
+        "head_since": rfc3339(oldest),
+        "head_age": _age(oldest, info.now),
+        "workers": len(serving(info.name, workers)),
+        "holders": holders,
         "quarantined": quarantined,
         "types": [
             {
                 "job_type": line.job_type,
                 "waiting": line.waiting,
                 "head_since": rfc3339(line.head_since),
+                "head_age": _age(line.head_since, info.now),
+                "served": line.job_type not in lonely,
             }
             for line in info.types
         ],
         "settings": {name: int(info.settings[name]) for name in SETTINGS if name in info.settings},
     }
+
+
+def _age(since: int | None, now: float) -> float | None:
+    """In seconds; 0 for what a clock that was set back has put into the future."""
+    return None if since is None else round(max(0, now - since) / 1000, 3)
 
 
 def worker_to_dict(worker: WorkerInfo) -> dict[str, Any]:
@@ -196,24 +219,50 @@ def timeline(job: Job) -> list[dict[str, Any]]:
     if job.eligible_at != job.created_at:
         add(job.eligible_at, "due", 1)
     add(job.started_at, "started", 2, attempt=job.attempts, worker=job.worker)
-    told = set()
+    told = False
     for line in job.history:
         at, event = _told(line)
-        told.add(at)
+        if at == job.finished_at:
+            event = _as_it_ended(job, event)
+            told = told or event["event"] in _ENDS
         events.append((at, 3, event))
-    if job.finished_at not in told:
-        add(job.finished_at, job.state.value, 4)
+    if not told:
+        add(job.finished_at, job.state.value, 4, reason=reason(job))
     if job.finished_at is None:
         add(job.expires_at, "expires", 5)
     # What happened within one millisecond comes in the order in which it can happen.
     return [event for _, _, event in sorted(events, key=lambda known: known[:2])]
 
 
+def reason(job: Job) -> str | None:
+    """Why a job ended so, where that says more than its state."""
+    return None if job.reason == job.state.value else job.reason
+
+
+def was_stopped(error: Any) -> bool:
+    """Whether this error only says that a run was stopped because its job was cancelled."""
+    return isinstance(error, dict) and error.get("type") == "Cancelled"
+
+
+def _as_it_ended(job: Job, event: dict[str, Any]) -> dict[str, Any]:
+    """A run that ended because its job was cancelled did not fail: it is how the job was cancelled."""
+    if job.state is not State.CANCELLED or event["event"] != "failed":
+        return event
+    known = {name: value for name, value in event.items() if name != "failures"}
+    if was_stopped(known.get("error")):
+        del known["error"]
+    return {**known, "event": "cancelled"}
+
+
 def _told(line: Any) -> tuple[float, dict[str, Any]]:
     """(ms, event) of a line of history. One that a foreign hand wrote comes first, with what it says."""
-    known = _line(line) if isinstance(line, dict) else {"message": json.dumps(line)}
+    known: dict[str, Any] = _line(line) if isinstance(line, dict) else {"message": json.dumps(line)}
     at = _time(line.get("at")) if isinstance(line, dict) else None
     event = known.pop("event", None)
     known.pop("at", None)
+    error = known.get("error")
+    if isinstance(error, dict):
+        # Only the last one keeps its traceback, in the job's `error`.
+        known["error"] = {name: value for name, value in error.items() if name != "traceback"}
     shown = {"at": rfc3339(at), "event": event if isinstance(event, str) else "unreadable", **known}
     return -math.inf if at is None else at, shown

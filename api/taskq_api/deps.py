@@ -88,6 +88,16 @@ async def read_json(request: Request) -> Any:
         raise InvalidPayload(str(error)) from None
 
 
+def known_parameters(request: Request) -> None:
+    """Refuses a query parameter that the route does not have: a filter that is misspelt must not be a list of
+    everything. Raises ``InvalidInput``."""
+    known = {field.alias for field in request.scope["route"].dependant.query_params}
+    for name in request.query_params:
+        if name not in known:
+            has = f"known are {', '.join(sorted(known))}" if known else "none is known here"
+            raise InvalidInput(f"no query parameter {name[:100]!r}: {has}", field=name[:100])
+
+
 def parse(model: type[BaseModel], value: Any) -> Any:
     """``value`` as ``model``. Raises ``Refused`` ``invalid``, which names the field."""
     if not isinstance(value, dict):

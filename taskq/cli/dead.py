@@ -8,7 +8,8 @@ from taskq import calls
 from taskq.cli.jobs import each, more, page_to_dict, pages, retry_one
 from taskq.cli.options import connection_options, cursor_options, json_option, run
 from taskq.cli.queues import confirm
-from taskq.cli.tables import age, echo_json, shorten, table
+from taskq.cli.show import error_text
+from taskq.cli.tables import age, counted, echo_json, shorten, table
 from taskq.errors import TaskqError, WrongState
 from taskq.ids import split_id
 from taskq.inspector import Inspector, JobPage
@@ -79,25 +80,26 @@ def _table(jobs: Sequence[Job], errors: Sequence[dict[str, object] | None]) -> s
 
 
 def _died_of(error: dict[str, object]) -> str:
-    message = error.get("message")
-    return shorten(f"{error.get('type')}: {message}" if message else error.get("type"), 80)
+    return shorten(error_text(error), 80)
 
 
 @dead.command("retry")
 @click.argument("job_ids", metavar="[ID...]", nargs=-1)
 @click.option("--queue", metavar="NAME", help="Instead of ids: all dead letters of this queue.")
 @click.option("--type", "job_type", metavar="TYPE", default="", help="Only this type of the queue.")
+@json_option
 @connection_options
 def retry(
     job_ids: Sequence[str],
     queue: str | None,
     job_type: str,
+    as_json: bool,
     redis_url: str | None,
     namespace: str | None,
 ) -> None:
     """Put dead letters back in line: those named, or all of a queue."""
     if job_ids and queue is None:
-        each(redis_url, namespace, job_ids, retry_one)
+        each(redis_url, namespace, job_ids, retry_one, as_json)
         return
     name = _one_of(job_ids, queue)
 
@@ -112,7 +114,11 @@ def retry(
         return retried, total
 
     retried, total = run(redis_url, namespace, action)
-    click.echo(f"{retried} of {total} dead letters are queued again")
+    if as_json:
+        echo_json({"queue": name, "retried": retried, "found": total})
+        return
+    verb = "is" if total == 1 else "are"
+    click.echo(f"{retried} of {counted(total, 'dead letter')} {verb} queued again")
     if retried < total:
         click.echo("the others could not be: try one with taskq jobs retry ID", err=True)
 
@@ -137,7 +143,9 @@ def purge(
         return
     name = _one_of(job_ids, queue)
     info = run(redis_url, namespace, lambda store: Inspector(store).queue(name))
-    confirm(name, f"delete up to {info.counts['failed']} dead letters of queue {name}", yes)
+    confirm(
+        name, f"delete up to {counted(info.counts['failed'], 'dead letter')} of queue {name}", yes
+    )
 
     async def action(store: AsyncStore) -> int:
         deleted = 0
@@ -147,7 +155,7 @@ def purge(
             deleted += sum(word == "DELETED" for word, _ in words)
         return deleted
 
-    click.echo(f"{run(redis_url, namespace, action)} dead letters deleted")
+    click.echo(f"{counted(run(redis_url, namespace, action), 'dead letter')} deleted")
 
 
 def _one_of(job_ids: Sequence[str], queue: str | None) -> str:

@@ -6,14 +6,15 @@ from typing import Any
 import click
 
 from taskq.cli.options import connection_options, cursor_options, json_option, run
-from taskq.cli.tables import age, dump, echo_json, note, plain, shorten, table
+from taskq.cli.show import echo_job
+from taskq.cli.tables import age, echo_json, note, place, table
 from taskq.client import AsyncClient
 from taskq.errors import TaskqError
 from taskq.ids import split_id
-from taskq.inspector import STATE_ORDER, Inspector, JobPage, unserved
+from taskq.inspector import STATE_ORDER, Inspector, JobPage, how_to_serve, unserved
 from taskq.model import Job, QueueInfo
 from taskq.ordering import AGING_MS_DEFAULT, effective_priority
-from taskq.present import decoded, job_to_dict, log_lines, timeline
+from taskq.present import job_to_dict
 from taskq.registry import now_ms
 from taskq.states import State
 from taskq.store import AsyncStore
@@ -21,7 +22,6 @@ from taskq.store import AsyncStore
 FIRST_JOB = 'submit the first job with: taskq submit print \'{"message":"hi"}\''
 PAGES = 20
 """Pages that a list with a filter looks through before it asks to go on."""
-SHOWN = 2000
 
 
 @click.group()
@@ -112,7 +112,7 @@ def jobs_table(found: Sequence[Job]) -> str:
             age(job.created_at, now),
             age(job.eligible_at, now) if (job.eligible_at or 0) > now else "-",
             age(job.finished_at, now),
-            job.worker,
+            place(job.worker),
         )
         for job in found
     ]
@@ -143,9 +143,9 @@ def show(job_id: str, as_json: bool, redis_url: str | None, namespace: str | Non
     if as_json:
         echo_json(job_to_dict(job))
     elif info is None:
-        _show(job)
+        echo_job(job)
     else:
-        _show(job, _why_waiting(job, info, alone), _priority_now(job, info))
+        echo_job(job, why_waiting(job, info, alone), _priority_now(job, info))
 
 
 def _priority_now(job: Job, info: QueueInfo) -> str:
@@ -158,72 +158,42 @@ def _priority_now(job: Job, info: QueueInfo) -> str:
     )
 
 
-def _why_waiting(job: Job, info: QueueInfo, alone: Sequence[str]) -> str | None:
+def why_waiting(job: Job, info: QueueInfo, alone: Sequence[str]) -> str | None:
+    """What keeps a queued job from its worker, and what to do; ``alone`` are types that nobody runs."""
     if info.settings.get("paused") == "1":
         return f"queue {job.queue} is paused: taskq queues resume {job.queue}"
     if job.job_type in info.settings.get("paused_types", "").split():
         return f"the type is paused: taskq queues resume {job.queue} --type {job.job_type}"
     if job.job_type in alone:
-        return f"no live worker runs this type: taskq worker -q {job.queue}"
+        return f"no live worker runs this type: {how_to_serve(job.queue)}"
     return None
-
-
-def _show(job: Job, why: str | None = None, priority: str | None = None) -> None:
-    rows: list[tuple[str, object]] = [
-        ("id", job.id),
-        ("type", job.job_type),
-        ("state", f"{job.state} (asked to stop)" if job.cancel_requested else job.state),
-        ("waits", why),
-        ("reason", job.reason),
-        ("priority", priority or job.priority),
-        (
-            "attempts",
-            f"{job.attempts} ({job.failures} failures, {job.crashes} crashes, {job.lost} lost)",
-        ),
-        ("unique key", job.unique_key),
-        ("worker", job.worker),
-        ("progress", job.progress and dump(job.progress)),
-        ("payload", _value(job.payload)),
-        ("result", _value(job.result)),
-        ("error", job.error and dump(job.error)),
-    ]
-    for name, value in rows:
-        if value is not None:
-            click.echo(f"{name:<11} {shorten(value, SHOWN)}")
-    click.echo("timeline")
-    for event in timeline(job):
-        details = {k: v for k, v in event.items() if k not in ("at", "event") and v is not None}
-        shown = f"  {dump(details)}" if details else ""
-        click.echo(f"  {event['at'] or '-'}  {plain(event['event'])}{plain(shown)}")
-    if job.log:
-        click.echo("log")
-        for line in log_lines(job):
-            click.echo(f"  {line['at'] or '-'}  {plain(line['line'])}")
-
-
-def _value(data: bytes | None) -> str | None:
-    return None if data is None else dump(decoded(data))
 
 
 @jobs.command("cancel")
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+@json_option
 @connection_options
-def cancel(job_ids: Sequence[str], redis_url: str | None, namespace: str | None) -> None:
+def cancel(
+    job_ids: Sequence[str], as_json: bool, redis_url: str | None, namespace: str | None
+) -> None:
     """Cancel jobs; running ones are asked to stop."""
 
     async def one(store: AsyncStore, job_id: str) -> str:
         running = await AsyncClient(store).cancel(job_id) is State.RUNNING
         return "asked to stop" if running else "cancelled"
 
-    each(redis_url, namespace, job_ids, one)
+    each(redis_url, namespace, job_ids, one, as_json)
 
 
 @jobs.command("retry")
 @click.argument("job_ids", metavar="ID...", nargs=-1, required=True)
+@json_option
 @connection_options
-def retry(job_ids: Sequence[str], redis_url: str | None, namespace: str | None) -> None:
+def retry(
+    job_ids: Sequence[str], as_json: bool, redis_url: str | None, namespace: str | None
+) -> None:
     """Put failed jobs back in line, with a clean count of failures."""
-    each(redis_url, namespace, job_ids, retry_one)
+    each(redis_url, namespace, job_ids, retry_one, as_json)
 
 
 async def retry_one(store: AsyncStore, job_id: str) -> str:
@@ -231,22 +201,38 @@ async def retry_one(store: AsyncStore, job_id: str) -> str:
     return "queued again"
 
 
-def each(redis_url: str | None, namespace: str | None, job_ids: Sequence[str], one: Any) -> None:
+def each(
+    redis_url: str | None,
+    namespace: str | None,
+    job_ids: Sequence[str],
+    one: Any,
+    as_json: bool = False,
+) -> None:
     """Does ``one`` to every id, says what became of each, and exits 1 when some were refused."""
     for job_id in job_ids:
         split_id(job_id)
+    rows: list[dict[str, str]] = []
 
-    async def action(store: AsyncStore) -> int:
-        refused = 0
+    async def action(store: AsyncStore) -> None:
         for job_id in job_ids:
             try:
-                click.echo(f"{job_id}  {await one(store, job_id)}")
+                rows.append({"id": job_id, "outcome": await one(store, job_id)})
             except TaskqError as error:
                 if error.code.startswith("redis_"):
                     raise
-                note(f"error: {error}")
-                refused += 1
-        return refused
+                rows.append({"id": job_id, "error": str(error), "code": error.code})
+            if not as_json:
+                _tell(rows[-1])
 
-    if run(redis_url, namespace, action):
+    run(redis_url, namespace, action)
+    if as_json:
+        echo_json({"jobs": rows})
+    if any("error" in row for row in rows):
         raise click.exceptions.Exit(1)
+
+
+def _tell(row: dict[str, str]) -> None:
+    if "error" in row:
+        note(f"error: {row['error']}")
+    else:
+        click.echo(f"{row['id']}  {row['outcome']}")

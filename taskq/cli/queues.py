@@ -8,12 +8,13 @@ import click
 from taskq import calls
 from taskq.cli.jobs import FIRST_JOB
 from taskq.cli.options import connection_options, json_option, run
-from taskq.cli.tables import age, echo_json, plain, table
+from taskq.cli.tables import age, counted, echo_json, plain, table
 from taskq.errors import InvalidInput, TaskqError
 from taskq.ids import check_job_type, check_queue
-from taskq.inspector import Inspector, unserved
+from taskq.inspector import Inspector, oldest_head, serving, unserved
 from taskq.model import QueueInfo
 from taskq.present import queue_to_dict
+from taskq.registry import WorkerInfo
 from taskq.states import WAITING, State
 from taskq.store import AsyncStore
 
@@ -30,15 +31,34 @@ def queues() -> None:
 @json_option
 @connection_options
 def list_queues(as_json: bool, redis_url: str | None, namespace: str | None) -> None:
-    """List all queues with the number of their jobs by state."""
-    infos = run(redis_url, namespace, lambda store: Inspector(store).queues())
+    """List all queues with the number of their jobs by state.
+
+    SINCE is how long the longest-waiting head of a line has been waiting, WORKERS how many live workers serve
+    the queue.
+    """
+
+    async def action(store: AsyncStore) -> tuple[list[QueueInfo], list[WorkerInfo]]:
+        look = Inspector(store)
+        return await look.queues(), await look.workers()
+
+    infos, workers = run(redis_url, namespace, action)
     if as_json:
-        echo_json({"queues": [queue_to_dict(info) for info in infos]})
+        echo_json({"queues": [queue_to_dict(info, workers) for info in infos]})
     elif not infos:
         click.echo(f"no queues yet; {FIRST_JOB}")
     else:
-        rows = [(i.name, *(i.counts[c] for c in COLUMNS), _paused(i)) for i in infos]
-        click.echo(table(("QUEUE", *(c.upper() for c in COLUMNS), "PAUSED"), rows))
+        rows = [
+            (
+                i.name,
+                *(i.counts[c] for c in COLUMNS),
+                age(oldest_head(i), i.now),
+                len(serving(i.name, workers)),
+                _paused(i),
+            )
+            for i in infos
+        ]
+        headers = ("QUEUE", *(c.upper() for c in COLUMNS), "SINCE", "WORKERS", "PAUSED")
+        click.echo(table(headers, rows))
 
 
 def _paused(info: QueueInfo) -> str:
@@ -54,27 +74,31 @@ def _paused(info: QueueInfo) -> str:
 def show(queue: str, as_json: bool, redis_url: str | None, namespace: str | None) -> None:
     """Show a queue: its jobs by state, its waiting lines and its settings."""
 
-    async def action(store: AsyncStore) -> tuple[QueueInfo, list[str]]:
-        look = Inspector(store)
-        info = await look.queue(queue)
-        return info, unserved(info, await look.workers())
-
-    info, alone = run(redis_url, namespace, action)
-    document = queue_to_dict(info)
-    for line in document["types"]:
-        line["served"] = line["job_type"] not in alone
+    info, workers = run(redis_url, namespace, lambda store: _look(store, queue))
+    document = queue_to_dict(info, workers)
     if as_json:
         echo_json(document)
         return
     paused = ", paused" if document["paused"] else ""
     click.echo(f"queue {plain(info.name)}{paused}")
     click.echo(table(("STATE", "JOBS"), document["counts"].items()))
-    _show_lines(info, alone)
+    _show_lines(info, unserved(info, workers))
     if info.counts["quarantined"]:
-        click.echo(f"\n{info.counts['quarantined']} broken items are set aside: run taskq doctor")
+        broken = counted(info.counts["quarantined"], "broken item")
+        click.echo(f"\nset aside: {broken}; run taskq doctor")
     if info.settings:
         click.echo()
         click.echo(table(("SETTING", "VALUE"), sorted(info.settings.items())))
+
+
+async def _look(store: AsyncStore, queue: str) -> tuple[QueueInfo, list[WorkerInfo]]:
+    look = Inspector(store)
+    return await look.queue(queue), await look.workers()
+
+
+def _echo_document(redis_url: str | None, namespace: str | None, queue: str) -> None:
+    """The queue as it is now: what a command that changes it answers with --json."""
+    echo_json(queue_to_dict(*run(redis_url, namespace, lambda store: _look(store, queue))))
 
 
 def _show_lines(info: QueueInfo, alone: Sequence[str]) -> None:
@@ -101,20 +125,32 @@ def _show_lines(info: QueueInfo, alone: Sequence[str]) -> None:
 @queues.command("pause")
 @click.argument("queue")
 @click.option("--type", "job_type", metavar="TYPE", help="Only jobs of this type.")
+@json_option
 @connection_options
-def pause(queue: str, job_type: str | None, redis_url: str | None, namespace: str | None) -> None:
+def pause(
+    queue: str, job_type: str | None, as_json: bool, redis_url: str | None, namespace: str | None
+) -> None:
     """Stop handing out jobs of a queue; running ones go on and submissions are taken."""
     run(redis_url, namespace, lambda store: _set_paused(store, queue, job_type, True))
+    if as_json:
+        _echo_document(redis_url, namespace, queue)
+        return
     click.echo(f"paused: {queue if job_type is None else f'{job_type} of {queue}'}")
 
 
 @queues.command("resume")
 @click.argument("queue")
 @click.option("--type", "job_type", metavar="TYPE", help="Only jobs of this type.")
+@json_option
 @connection_options
-def resume(queue: str, job_type: str | None, redis_url: str | None, namespace: str | None) -> None:
+def resume(
+    queue: str, job_type: str | None, as_json: bool, redis_url: str | None, namespace: str | None
+) -> None:
     """Hand out jobs of a paused queue again."""
     still = run(redis_url, namespace, lambda store: _set_paused(store, queue, job_type, False))
+    if as_json:
+        _echo_document(redis_url, namespace, queue)
+        return
     click.echo(f"resumed: {queue if job_type is None else f'{job_type} of {queue}'}")
     if still:
         click.echo(f"still paused: {', '.join(still)}")
@@ -156,7 +192,7 @@ def purge(
     wanted = [State(state) for state in states or PURGEABLE]
     info = run(redis_url, namespace, lambda store: Inspector(store).queue(queue))
     waiting = sum(info.counts[state] for state in wanted)
-    confirm(queue, f"cancel {waiting} waiting jobs of queue {queue}", yes)
+    confirm(queue, f"cancel {counted(waiting, 'waiting job')} of queue {queue}", yes)
 
     async def action(store: AsyncStore) -> int:
         purged = 0
@@ -166,7 +202,7 @@ def purge(
             if not more:
                 return purged
 
-    click.echo(f"{run(redis_url, namespace, action)} jobs cancelled")
+    click.echo(f"{counted(run(redis_url, namespace, action), 'job')} cancelled")
 
 
 def confirm(name: str, what: str, yes: bool) -> None:
@@ -188,11 +224,13 @@ def confirm(name: str, what: str, yes: bool) -> None:
 @click.argument("queue")
 @click.argument("pairs", metavar="KEY=VALUE...", nargs=-1, required=True)
 @click.option("--create", is_flag=True, help="Make the queue if there is none of this name.")
+@json_option
 @connection_options
 def set_queue(
     queue: str,
     pairs: Sequence[str],
     create: bool,
+    as_json: bool,
     redis_url: str | None,
     namespace: str | None,
 ) -> None:
@@ -210,6 +248,9 @@ def set_queue(
         return await look.queue(queue)
 
     info = run(redis_url, namespace, action)
+    if as_json:
+        _echo_document(redis_url, namespace, queue)
+        return
     for name in changes:
         click.echo(f"{name} = {plain(info.settings.get(name, '(default)'))}")
 

@@ -8,7 +8,7 @@ import click
 
 from taskq.cli.jobs import FIRST_JOB
 from taskq.cli.options import connection_options, json_option, run
-from taskq.cli.tables import age, echo_json, milliseconds, plain, table
+from taskq.cli.tables import age, counted, echo_json, milliseconds, plain, table
 from taskq.doctor import (
     Finding,
     drop_quarantine,
@@ -31,7 +31,10 @@ from taskq.store import AsyncStore
 @json_option
 @connection_options
 def workers(as_json: bool, redis_url: str | None, namespace: str | None) -> None:
-    """List the workers that were seen lately."""
+    """List the workers that were seen lately.
+
+    WORKER is host:pid, as in `taskq jobs list`; BUSY is running jobs / slots as the worker last told.
+    """
     found = run(redis_url, namespace, lambda store: Inspector(store).workers())
     if as_json:
         echo_json({"workers": [worker_to_dict(worker) for worker in found]})
@@ -42,11 +45,11 @@ def workers(as_json: bool, redis_url: str | None, namespace: str | None) -> None
     now = now_ms()
     rows = [
         (
-            w.id,
+            f"{w.host}:{w.pid}",
             w.state,
             f"{w.busy}/{w.slots}",
             ",".join(w.queues),
-            f"{len(w.types)} types",
+            counted(len(w.types), "type"),
             age(w.started_at, now),
             age(w.seen_at, now),
             w.version,
@@ -88,7 +91,7 @@ def stats(
 
 
 def _statistics(statistics: Statistics, minutes: int) -> str:
-    title = f"queue {plain(statistics.queue)}, the last {minutes} minutes"
+    title = f"queue {plain(statistics.queue)}, the last {counted(minutes, 'minute')}"
     if not statistics.counts:
         return f"{title}: nothing happened"
     enqueued = statistics.counts.get("enqueued", 0)
@@ -215,7 +218,7 @@ def _print_visit(visit: _Visit) -> None:
     n = _numbers(visit.findings)
     fixed = f"{n['fixed']} fixed, " if n["fixed"] else ""
     click.echo(
-        f"{fixed}{n['errors']} errors, {n['warnings']} warnings"
+        f"{fixed}{counted(n['errors'], 'error')}, {counted(n['warnings'], 'warning')}"
         if visit.findings
         else "all is well"
     )

@@ -7,14 +7,23 @@ from typing import Any
 import click
 
 from taskq import codec
+from taskq.cli.jobs import why_waiting
 from taskq.cli.options import connection_options, json_option, run, sync_client
 from taskq.cli.tables import dump, echo_json, note
 from taskq.client import SyncClient
-from taskq.errors import InvalidInput, JobCancelled, JobFailed, ResultExpired
+from taskq.errors import (
+    InvalidInput,
+    JobCancelled,
+    JobFailed,
+    ResultExpired,
+    ResultTimeout,
+    TaskqError,
+)
 from taskq.ids import UlidFactory, join_id
-from taskq.inspector import Inspector
+from taskq.inspector import Inspector, how_to_serve, unserved
 from taskq.model import Enqueued, JobSpec
 from taskq.present import job_to_dict
+from taskq.states import State
 from taskq.store import AsyncStore
 from taskq.submission import SubmitOptions, make_spec
 
@@ -63,8 +72,12 @@ def submit(
             note(job_id)
             alone = run(redis_url, namespace, lambda store: _unserved(store, queue, job_type))
             if alone:
-                note(f"no live worker runs {job_type} of queue {queue}: taskq worker -q {queue}")
-            _wait(client, job_id, wait_timeout, as_json)
+                note(f"no live worker runs {job_type} of queue {queue}: {how_to_serve(queue)}")
+            try:
+                _wait(client, job_id, wait_timeout, as_json)
+            except ResultTimeout as error:
+                why = run(redis_url, namespace, lambda store: _why_waiting(store, job_id))
+                raise ResultTimeout(f"{error}; {why}") if why else error from None
         elif as_json:
             echo_json(_submitted(queue, spec, outcome))
         else:
@@ -84,6 +97,19 @@ def _submitted(queue: str, spec: JobSpec, outcome: Enqueued) -> dict[str, Any]:
 async def _unserved(store: AsyncStore, queue: str, job_type: str) -> bool:
     workers = await Inspector(store).workers()
     return not any(queue in worker.queues and job_type in worker.types for worker in workers)
+
+
+async def _why_waiting(store: AsyncStore, job_id: str) -> str | None:
+    """Why the job has not even started; None when it has, or nobody knows."""
+    look = Inspector(store)
+    try:
+        job = await look.job(job_id)
+        if job.state is not State.QUEUED:
+            return None
+        info = await look.queue(job.queue)
+        return why_waiting(job, info, unserved(info, await look.workers()))
+    except TaskqError:
+        return None
 
 
 def _wait(client: SyncClient, job_id: str, timeout: float | None, as_json: bool) -> None:

@@ -77,6 +77,20 @@ def _cell(value: object) -> str:
     return plain(value)
 
 
+def counted(n: int, one: str, many: str = "") -> str:
+    """``1 job``, ``2 jobs``."""
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def place(worker: str | None) -> str | None:
+    """``host:pid`` of a worker id: the process that `taskq workers` lists. Ids themselves are single use."""
+    if worker is None:
+        return None
+    host, _, rest = worker.partition(":")
+    pid = rest.partition(":")[0]
+    return f"{host}:{pid}" if pid else host
+
+
 def age(ms: float | None, now_ms: float) -> str:
     """``3m`` for three minutes ago, ``in 3m`` for the future, ``-`` for no time."""
     if ms is None:

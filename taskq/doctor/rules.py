@@ -1,10 +1,12 @@
 """The doctor's rules, without a connection: what is right, what is wrong, and what to do about it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from taskq.calls import Repair
+from taskq.inspector import how_to_serve
+from taskq.model import QueueInfo
 from taskq.server import ServerReport
 from taskq.states import TERMINAL, State
 
@@ -15,6 +17,8 @@ Verdict = tuple[Severity, str, str]
 
 OVERDUE_MS = 60_000
 """Due for so long and still there: nobody promotes, reaps or expires."""
+UNSERVED_MS = 300_000
+"""So long a job may wait for a worker to be started for its type, as in a deployment."""
 OLDEST_MARK_MS = 3_600_000
 """So long a dead worker is remembered."""
 SET_ASIDE_MS = 30 * 86_400_000
@@ -208,6 +212,33 @@ def judge_worker(now: float, held: int, lease: Any, holder: int, death: Any) -> 
     if death is not None and float(death) > now + OVERDUE_MS:
         found.append(("warning", "is marked dead as of a time that lies ahead", ""))
     return found
+
+
+def judge_waiting(info: QueueInfo, unserved: Collection[str]) -> list[tuple[str, Verdict]]:
+    """(what, verdict) of what waits in a queue for somebody to do something: a worker, or the end of a
+    pause."""
+    paused_types = info.settings.get("paused_types", "").split()
+    found: list[tuple[str, Verdict]] = []
+    waiting = sum(line.waiting for line in info.types)
+    if info.settings.get("paused") == "1" and waiting:
+        advice = f"taskq queues resume {info.name}"
+        found.append(("queue", ("info", f"is paused, and {_wait(waiting)}", advice)))
+    for line in info.types:
+        if line.job_type in paused_types:
+            advice = f"taskq queues resume {info.name} --type {line.job_type}"
+            message = f"the type is paused, and {_wait(line.waiting)}"
+            found.append((f"ready:{line.job_type}", ("info", message, advice)))
+        if line.job_type in unserved:
+            waited = 0 if line.head_since is None else info.now - line.head_since
+            severity: Severity = "warning" if waited > UNSERVED_MS else "info"
+            message = f"{_wait(line.waiting)}, and no live worker runs this type"
+            verdict = (severity, message, how_to_serve(info.name))
+            found.append((f"ready:{line.job_type}", verdict))
+    return found
+
+
+def _wait(n: int) -> str:
+    return "1 job waits" if n == 1 else f"{n} jobs wait"
 
 
 def _judge_holder(now: float, held: int, lease: Any, holder: int, death: Any) -> list[Verdict]:

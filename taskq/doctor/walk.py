@@ -18,6 +18,7 @@ from taskq.doctor.rules import (
     Finding,
     Severity,
     judge_key,
+    judge_waiting,
     judge_worker,
     kind_of,
     misplaced,
@@ -381,16 +382,9 @@ class Examiner:
             info, workers = await look.queue(self.queue), await look.workers()
         except TaskqError:
             return []
-        depths = {line.job_type: line.waiting for line in info.types}
         return [
-            Finding(
-                "info",
-                self.queue,
-                f"ready:{of_type}",
-                f"{depths[of_type]} jobs wait, and no live worker runs this type",
-                f"start one: taskq worker -q {self.queue}",
-            )
-            for of_type in unserved(info, workers)
+            Finding(severity, self.queue, what, message, advice)
+            for what, (severity, message, advice) in judge_waiting(info, unserved(info, workers))
         ]
 
 

@@ -33,7 +33,19 @@ async def test_counts_jobs_and_lines(api: Any) -> None:
     assert (line["job_type"], line["waiting"], line["served"]) == ("echo", 3, True)
     assert 0 <= line["head_age"] < 60
     assert queues[1]["types"][0]["served"] is False
+    assert [(queue["workers"], queue["holders"]) for queue in queues] == [(1, 0), (0, 0)]
+    assert queues[0]["head_since"] == line["head_since"]
+    assert queues[0]["head_age"] == line["head_age"]
     assert (await api.http.get("/queues/mail")).json()["name"] == "mail"
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/queues", "/workers", "/job-types"])
+async def test_a_misspelt_filter_is_no_list_of_everything(
+    api: Any, problem: Check, path: str
+) -> None:
+    shown = problem(await api.http.get(path, params={"stat": "failed"}), 422, "invalid")
+    assert shown["field"] == "stat"
+    assert "no query parameter 'stat'" in shown["detail"]
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from click.testing import CliRunner, Result
 from support.queue import Bench
 from taskq import calls
 from taskq.cli import group, main
+from taskq.cli.show import of_handler
 from taskq.cli.tables import age, dump, plain, table
 from taskq.ids import UlidFactory
 from taskq.keys import Keys
@@ -37,7 +38,7 @@ class Cli:
         env = {"TASKQ_REDIS_URL": self.url}
         result = CliRunner().invoke(main, list(args), input=stdin, env=env)
         assert result.exit_code == code, (result.output, result.exception)
-        assert "Traceback" not in result.output
+        assert "Traceback" not in result.stderr
         return result
 
     def json(self, *args: str, code: int = 0) -> Any:
@@ -180,6 +181,12 @@ def test_a_bug_is_one_line_unless_debugging(cli: Cli, monkeypatch: pytest.Monkey
     assert isinstance(result.exception, RuntimeError)
 
 
+def test_a_wrong_flag_is_blamed_itself(cli: Cli) -> None:
+    shown = cli("queues", "list", "--redis-url", "http://x", code=2).stderr
+    assert shown.startswith("error: --redis-url (TASKQ_REDIS_URL): unknown kind of URL")
+    assert Cli("http://x")("queues", "list", code=2).stderr.startswith("error: TASKQ_REDIS_URL: ")
+
+
 def test_an_interrupt_is_quiet(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -238,8 +245,12 @@ def test_a_job_that_failed_exits_1(cli: Cli, q: Bench, answering: Any) -> None:
 
 
 def test_waiting_has_an_end(cli: Cli) -> None:
+    """And tells then why nothing has happened."""
     shown = cli("submit", "mail", "--wait", "--wait-timeout", "0.01", code=1).stderr
-    assert "it goes on" in shown
+    assert "it goes on; no live worker runs this type: start a worker" in shown
+    cli("queues", "pause", "default")
+    shown = cli("submit", "mail", "--wait", "--wait-timeout", "0.01", code=1).stderr
+    assert "it goes on; queue default is paused: taskq queues resume default" in shown
 
 
 # --- jobs -------------------------------------------------------------------------------------------
@@ -282,10 +293,90 @@ def test_jobs_can_be_narrowed_to_nothing(cli: Cli, q: Bench) -> None:
 def test_a_job_is_shown_with_its_timeline(cli: Cli, q: Bench) -> None:
     (job_id,) = failed(q)
     shown = cli("jobs", "show", job_id).stdout
-    rows = [line.split("  ")[2] for line in shown.split("timeline\n")[1].splitlines()]
-    assert rows == ["created", "started", "failed"]
-    assert '{"type": "E"}' in shown
+    rows = [line.split("  ")[2:] for line in shown.split("timeline\n")[1].splitlines()]
+    assert rows == [["created"], ["started #1", "by w1"], ["failed #1", "E", "by w1"]]
+    assert re.search(r"^error +E$", shown, re.MULTILINE)
+    assert re.search(r"^attempts +1 \(1 failure, 0 crashes, 0 lost\)$", shown, re.MULTILINE)
+    for name in ("created", "started", "finished"):
+        found = re.search(
+            rf"^{name} +\d{{4}}-\d\d-\d\d [\d:.]{{12}} UTC \(\d+s ago\)$", shown, re.MULTILINE
+        )
+        assert found, shown
     assert "no job" in cli("jobs", "show", f"default:{ulid()}", code=1).stderr
+
+
+TRACEBACK = """Traceback (most recent call last):
+  File "/x/taskq_worker/executors/threads.py", line 9, in run
+    return await loop.run_in_executor(pool, call)
+           ^^^^^^^^
+  File "/usr/lib/python3.11/concurrent/futures/thread.py", line 58, in run
+    result = self.fn()
+  File "/app/jobs.py", line 3, in boom
+    raise ValueError("boom 2\\nmore")
+ValueError: boom 2
+more
+"""
+
+
+def test_an_error_is_shown_as_python_shows_it_but_once(cli: Cli, q: Bench) -> None:
+    one = ulid()
+    q.add(one)
+    for _ in range(2):
+        (run,) = q.take("host:7:ab")
+        error = {"type": "ValueError", "message": "boom 2\nmore", "traceback": TRACEBACK}
+        failure = calls.Failure(run.ulid, run.fence, json.dumps(error).encode(), 0, 2)
+        q.run(calls.progress(q.keys, "host:7:ab", [(run.ulid, run.fence, PROGRESS)]))
+        q.run(calls.fail(q.keys, "host:7:ab", [failure]))
+        q.promote()
+    shown = cli("jobs", "show", f"default:{one}").stdout
+    at = shown.index("error")
+    assert shown[at : shown.index("timeline")] == (
+        """error       ValueError: boom 2
+            more
+            Traceback (most recent call last):
+              File "/app/jobs.py", line 3, in boom
+                raise ValueError("boom 2\\nmore")
+"""
+    )
+    told = shown.split("timeline\n")[1]
+    assert "Traceback" not in told
+    assert re.search(
+        r"^  [\d:.]{12}  failed #2  ValueError: boom 2\\nmore  by host:7$", told, re.MULTILINE
+    )
+    assert re.search(r"^worker +host:7$", shown, re.MULTILINE)
+    assert re.search(r"^progress +50 %  half way$", shown, re.MULTILINE)
+    document = cli.json("jobs", "show", f"default:{one}")
+    assert "Traceback" in document["error"]["traceback"]
+    assert "Traceback" not in json.dumps(document["history"])
+    assert cli("jobs", "list").stdout.splitlines()[1].endswith("  host:7")
+
+
+PROGRESS = b'{"fraction":0.5,"message":"half way","at":1750000000000}'
+
+
+def test_a_traceback_keeps_what_is_not_ours() -> None:
+    ours = TRACEBACK.split('  File "/app')[0] + "ValueError: x"
+    assert of_handler(ours, keep=True) == ours.splitlines()
+    assert of_handler(ours, keep=False) == []
+    chained = f"{TRACEBACK}\nDuring handling of the above exception, another:\n\n{TRACEBACK}"
+    shown = of_handler(chained, keep=True)
+    assert len([line for line in shown if "/app/jobs.py" in line]) == 2
+    assert "taskq_worker" not in "".join(shown)
+    assert "During handling of the above exception, another:" in shown
+
+
+def test_a_job_that_was_stopped_did_not_fail(cli: Cli, q: Bench) -> None:
+    one = ulid()
+    q.add(one)
+    (run,) = q.take()
+    cli("jobs", "cancel", f"default:{one}")
+    error = b'{"type":"Cancelled","message":"stopped because it was cancelled"}'
+    q.run(calls.fail(q.keys, "w1", [calls.Failure(run.ulid, run.fence, error, 0, 0)]))
+    shown = cli("jobs", "show", f"default:{one}").stdout
+    rows = [line.split("  ")[2] for line in shown.split("timeline\n")[1].splitlines()]
+    assert rows == ["created", "started #1", "cancel asked", "cancelled"]
+    assert "reason" not in shown
+    assert "error" not in shown
 
 
 def test_a_waiting_job_tells_why(cli: Cli, q: Bench) -> None:
@@ -319,7 +410,7 @@ def test_a_job_is_shown_with_its_log(cli: Cli, q: Bench) -> None:
     for number, line in enumerate(lines, 1):
         q.run(calls.log(q.keys, "w1", [(run.ulid, run.fence, number, line)]))
     shown = cli("jobs", "show", f"default:{one}").stdout.split("log\n")[1].splitlines()
-    assert shown == ["  2025-06-15T15:06:40.000Z  resizing\\x1b[2J", "  -  [1]"]
+    assert shown == ["  15:06:40.000  resizing\\x1b[2J", "  -  [1]"]
     document = cli.json("jobs", "show", f"default:{one}")
     assert [line["at"] for line in document["log"]] == ["2025-06-15T15:06:40.000Z", None]
     assert [event["event"] for event in document["history"]] == ["created", "started"]
@@ -360,6 +451,20 @@ def test_jobs_are_retried_one_by_one(cli: Cli, q: Bench) -> None:
     assert "never existed" in cli("jobs", "retry", f"default:{ulid()}", code=1).stderr
 
 
+def test_what_became_of_jobs_comes_as_json_too(cli: Cli, q: Bench) -> None:
+    (one,) = failed(q)
+    assert cli.json("jobs", "retry", one) == {"jobs": [{"id": one, "outcome": "queued again"}]}
+    document = cli.json("jobs", "retry", one, code=1)
+    assert document["jobs"][0]["code"] == "wrong_state"
+    assert cli.json("jobs", "cancel", one)["jobs"][0]["outcome"] == "cancelled"
+    failed(q, 2)
+    retried = cli.json("dead", "retry", "--queue", "default")
+    assert retried == {"queue": "default", "retried": 2, "found": 2}
+    assert cli.json("queues", "pause", "default")["paused"] is True
+    assert cli.json("queues", "resume", "default")["paused"] is False
+    assert cli.json("queues", "set", "default", "max_depth=5")["settings"] == {"max_depth": 5}
+
+
 @pytest.mark.parametrize(
     "args", [["jobs", "retry"], ["dead", "retry"], ["dead", "retry", "--queue"]]
 )
@@ -378,7 +483,7 @@ def test_a_late_retry_leaves_a_job_that_failed_again(
     monkeypatch.setattr(calls, "retry", late)
     if args[-1] == "--queue":
         result = cli(*args, "default")
-        assert result.stdout == "0 of 1 dead letters are queued again\n"
+        assert result.stdout == "0 of 1 dead letter is queued again\n"
     else:
         assert "has run again" in cli(*args, job_id, code=1).stderr
     assert cli.json("jobs", "show", job_id)["state"] == "failed"
@@ -419,10 +524,32 @@ def test_dead_letters_are_purged_only_when_confirmed(cli: Cli, q: Bench) -> None
 # --- queues -----------------------------------------------------------------------------------------
 
 
+WORKER = {
+    "host": "host",
+    "pid": "7",
+    "state": "running",
+    "queues": "default",
+    "types": "sms",
+    "slots": "10",
+    "busy": "3",
+}
+
+
 def test_queues_are_listed_and_shown(cli: Cli, q: Bench) -> None:
     q.add(ulid(), ulid())
-    row = cli("queues", "list").stdout.splitlines()[1].split()
+    q.redis.hset("taskq:worker:w1", mapping=WORKER)
+    q.redis.zadd("taskq:workers", {"w1": 1})
+    head, row = (line.split() for line in cli("queues", "list").stdout.splitlines())
     assert row[:2] == ["default", "2"]
+    assert head[-3:] == ["SINCE", "WORKERS", "PAUSED"]
+    assert re.fullmatch(r"\d+s", row[-3])
+    assert row[-2:] == ["1", "-"]
+    (listed,) = cli.json("queues", "list")["queues"]
+    assert (listed["workers"], listed["holders"]) == (1, 0)
+    assert listed["head_since"] == listed["types"][0]["head_since"]
+    assert 0 <= listed["head_age"] < 60
+    workers = cli("workers").stdout.splitlines()[1].split()
+    assert workers[:3] == ["host:7", "running", "3/10"]
     shown = cli("queues", "show", "default").stdout
     assert "no live worker runs it" in shown
     document = cli.json("queues", "show", "default")
@@ -452,7 +579,7 @@ def test_a_purge_must_be_confirmed_by_name(cli: Cli, q: Bench) -> None:
     assert "nothing was changed" in refused.stderr
     shown = cli("queues", "purge", "default", "--state", "queued", stdin="default\n").stdout
     assert "600 jobs cancelled" in shown
-    assert "1 jobs cancelled" in cli("queues", "purge", "default", "--yes").stdout
+    assert "1 job cancelled" in cli("queues", "purge", "default", "--yes").stdout
 
 
 def test_queues_are_set(cli: Cli, q: Bench) -> None:
@@ -460,7 +587,9 @@ def test_queues_are_set(cli: Cli, q: Bench) -> None:
     assert shown == "max_depth = 5\npaused_types = a b\npaused = 1\n"
     assert cli("queues", "set", "default", "max_depth=").stdout == "max_depth = (default)\n"
     assert cli.json("queues", "show", "default")["settings"] == {}
-    assert "no queue 'new'" in cli("queues", "set", "new", "max_depth=5", code=1).stderr
+    refused = cli("queues", "set", "new", "max_depth=5", code=1).stderr
+    assert "no queue 'new'" in refused
+    assert "--create makes it" in refused
     assert cli.json("queues", "list")["queues"][0]["name"] == "default"
     cli("queues", "set", "new", "max_depth=5", "--create")
     assert cli.json("queues", "show", "new")["settings"] == {"max_depth": 5}
@@ -493,6 +622,22 @@ def test_the_doctor_exits_by_what_it_finds(cli: Cli, q: Bench) -> None:
     shown = cli("doctor", code=1).stdout
     assert f"error    queue default: default:{one}: state is queued" in shown
     assert "no queue" in cli("doctor", "--queue", "other", code=1).stderr
+
+
+def test_the_doctor_tells_what_waits_for_people(cli: Cli, q: Bench) -> None:
+    one = ulid()
+    q.add(one)
+    (alone,) = cli.json("doctor", "--queue", "default")["findings"][-1:]
+    assert (alone["severity"], alone["subject"]) == ("info", "ready:mail")
+    q.redis.zincrby(q.keys.ready("mail"), -400_000, one)
+    q.redis.hincrby(q.keys.job(one), "eligible_at", -400_000)
+    cli("queues", "pause", "default")
+    cli("queues", "pause", "default", "--type", "mail")
+    shown = cli("doctor", "--queue", "default").stdout
+    assert "warning  queue default: ready:mail: 1 job waits, and no live worker" in shown
+    assert "-> start a worker whose application has it: taskq worker -A MODULE:APP" in shown
+    assert "info     queue default: queue: is paused, and 1 job waits" in shown
+    assert "-> taskq queues resume default --type mail" in shown
 
 
 def test_the_doctor_rebuilds_the_registry(cli: Cli, q: Bench) -> None:

@@ -429,7 +429,9 @@ async def test_what_was_set_aside_is_kept_until_it_is_dropped(q: Bench, store: A
 async def test_good_to_know(q: Bench, store: AsyncStore) -> None:
     q.add(ulid())
     q.redis.sadd(q.keys.lines, "idle")
-    assert "no live worker" in (await the_one(store, "1 jobs wait", "info")).message
+    alone = await the_one(store, "1 job waits", "info")
+    assert "no live worker runs this type" in alone.message
+    assert alone.advice.endswith("taskq worker -A MODULE:APP -q q")
     await the_one(store, "names a line that is empty", "info")
 
 

@@ -109,7 +109,7 @@ async def test_the_dict_of_a_queue_tells_settings_as_values(
     redis_url: str, look: Inspector
 ) -> None:
     bench(redis_url).configure(paused=True, paused_types=["b", "a"], aging_ms=0)
-    shown = queue_to_dict(await look.queue("q"))
+    shown = queue_to_dict(await look.queue("q"), [])
     assert (shown["paused"], shown["paused_types"]) == (True, ["a", "b"])
     assert shown["settings"] == {"aging_ms": 0}
     assert shown["counts"]["queued"] == 0

@@ -4,7 +4,7 @@ import re
 from typing import Any
 
 from taskq import errors
-from taskq.errors import TaskqError
+from taskq.errors import JobCancelled, TaskqError, Unavailable
 
 
 def tree(base: type[TaskqError]) -> list[type[TaskqError]]:
@@ -55,3 +55,14 @@ def test_data_is_kept_beside_the_text() -> None:
     assert (held.key, held.job_id) == ("k", "q:1")
     assert errors.OutOfMemory("full").reason == "oom"
     assert isinstance(errors.ResultTimeout("late"), TimeoutError)
+
+
+def test_a_server_that_is_not_there_says_where_to_set_another() -> None:
+    away = Unavailable("Redis is not reachable: refused", reason="connection")
+    assert str(away) == f"{away.message} (set TASKQ_REDIS_URL, or TaskQ(redis_url=...))"
+    assert str(Unavailable("Redis is loading", reason="loading")) == "Redis is loading"
+
+
+def test_a_reason_that_only_repeats_the_state_is_dropped() -> None:
+    assert str(JobCancelled("q:1", "cancelled")) == "job q:1 was cancelled"
+    assert str(JobCancelled("q:1", "purged")) == "job q:1 was cancelled: purged"

@@ -51,6 +51,35 @@ def test_an_end_is_told_once() -> None:
     ]
 
 
+def test_only_the_last_error_keeps_its_traceback() -> None:
+    error = {"type": "E", "message": "m", "traceback": "Traceback ..."}
+    told = ({"at": AT + 1, "event": "failed", "error": error},)
+    shown = job_to_dict(job(state=State.FAILED, finished_at=AT + 1, history=told, error=error))
+    assert shown["history"][-1]["error"] == {"type": "E", "message": "m"}
+    assert shown["error"] == error
+    assert told[0]["error"] is error
+
+
+def test_a_run_that_was_stopped_is_how_its_job_was_cancelled() -> None:
+    def history(error: str) -> list[dict[str, Any]]:
+        line = {"at": AT + 3, "event": "failed", "failures": 1, "error": {"type": error}}
+        told = ({"at": AT + 2, "event": "cancel asked"}, line)
+        stopped = job(state=State.CANCELLED, finished_at=AT + 3, history=told, reason="cancelled")
+        return timeline(stopped)[1:]
+
+    assert [event["event"] for event in history("Cancelled")] == ["cancel asked", "cancelled"]
+    assert "error" not in history("Cancelled")[-1]
+    assert history("ValueError")[-1]["error"] == {"type": "ValueError"}
+
+
+def test_an_end_is_told_also_where_the_run_was_lost() -> None:
+    for word, state in (("crashed", State.FAILED), ("released", State.CANCELLED)):
+        told = ({"at": AT + 2, "event": word},)
+        shown = timeline(job(state=state, finished_at=AT + 2, history=told, reason="purged"))
+        assert [event["event"] for event in shown] == ["created", word, state.value]
+        assert shown[-1]["reason"] == "purged"
+
+
 @pytest.mark.parametrize(
     "line",
     [

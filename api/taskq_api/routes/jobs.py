@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from taskq import codec
 from taskq.aio import end_tasks
@@ -17,7 +17,15 @@ from taskq.states import TERMINAL, State
 from taskq.submission import make_spec
 from taskq_api.auth import OWNER
 from taskq_api.batch import DEFAULTS, Batch
-from taskq_api.deps import Services, job_place, parse, read_json, services, stopping
+from taskq_api.deps import (
+    Services,
+    job_place,
+    known_parameters,
+    parse,
+    read_json,
+    services,
+    stopping,
+)
 from taskq_api.docs import BODY, REDIS, answers, body
 from taskq_api.render import (
     encode,
@@ -119,7 +127,11 @@ async def submit_batch(request: Request) -> Response:
     return json_response(encode(batch.answer()))
 
 
-@router.get("/jobs", responses=answers({200: JobList}, "invalid", *REDIS))
+@router.get(
+    "/jobs",
+    responses=answers({200: JobList}, "invalid", *REDIS),
+    dependencies=[Depends(known_parameters)],
+)
 async def list_jobs(
     request: Request,
     queue: Annotated[str | None, Query(description="only this queue. Default all")] = None,

@@ -80,7 +80,12 @@ class Queue(BaseModel):
     paused: bool = Field(description="none of its jobs is handed out")
     paused_types: list[str] = Field(description="types of which none is handed out")
     counts: dict[str, int] = Field(description="jobs by state")
-    workers: int = Field(description="workers that hold a lease here")
+    head_since: Timestamp = Field(
+        description="since when the job that has waited longest at the head of a line may run"
+    )
+    head_age: float | None = Field(description="the same as an age, in seconds")
+    workers: int = Field(description="live workers that serve this queue")
+    holders: int = Field(description="workers that hold jobs of it")
     quarantined: int = Field(description="broken items that were set aside")
     types: list[Line] = Field(description="waiting lines")
     settings: QueueSettings = Field(description="what differs from the defaults")  # type: ignore[valid-type]  # made at run time
