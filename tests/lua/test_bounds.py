@@ -7,6 +7,7 @@ import pytest
 
 from support.queue import MINUTE, SECOND, TYPE, Bench, ids
 from taskq import calls
+from taskq.errors import OutOfMemory
 from taskq.model import JobSpec
 from taskq.states import State
 
@@ -151,6 +152,23 @@ def test_a_purge_of_many_thousand_lines_comes_to_its_end(bench: Bench) -> None:
         done += n
     assert done >= waiting
     assert bench.run(calls.counts(bench.keys, now=bench.now)).counts["queued"] == 0
+
+
+def test_with_memory_full_lines_are_refused_and_progress_goes_on(bench: Bench) -> None:
+    """Nothing takes a line away before its job goes; progress replaces itself."""
+    bench.add("a")
+    (job,) = bench.take()
+    line = calls.log(bench.keys, "w1", [(job.ulid, job.fence, 1, b"{}")], now=bench.now)
+    bench.redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(OutOfMemory):
+            bench.run(line)
+        step = calls.progress(bench.keys, "w1", [(job.ulid, job.fence, b"{}")], now=bench.now)
+        assert bench.run(step) == ["OK"]
+        assert bench.finish(job) == ["OK"]
+    finally:
+        bench.redis.config_set("maxmemory", 0)
+    assert not bench.redis.exists(bench.keys.log("a"))
 
 
 # --- promotion, statistics, quarantine ------------------------------------------------------------

@@ -151,11 +151,13 @@ class Machine(RuleBasedStateMachine):
         now = self.tick()
         ulid, worker, fence = self.pick(data, self.claims[-12:])
         make = _report(self.keys, how, worker, ulid, str(fence))
-        self.run(make(now))
+        words = self.run(make(now))
         self.reports.append(make)
+        assert self.run(make(now)) == words, "a repeat is answered the same"
         job = self.model.owned(ulid, worker, fence)
         if job is None:
             return
+        assert "STALE" not in words
         if how == "finish":
             self.model.end(job, "succeeded")
         elif how in ("fail", "fatal"):
