@@ -15,7 +15,7 @@ SHOWN = 2000
 LABEL = 11
 _RUNS_IT = re.compile(
     r"[/\\](taskq_worker|asyncio|multiprocessing|concurrent[/\\]futures)[/\\]"
-    r"|[/\\]threading\.py\"|\"<frozen "
+    r"|[/\\]threading\.py\"|\"<frozen |[/\\]taskq[/\\]tasks\.py\", line \d+, in load$"
 )
 """Frames between the worker's loop and the handler."""
 _NUMBERS = ("attempt", "failures", "crashes", "lost")
@@ -45,15 +45,20 @@ def echo_job(job: Job, why: str | None = None, priority: str | None = None) -> N
     for name, value in rows:
         if value is not None:
             click.echo(f"{name:<{LABEL}} {shorten(value, SHOWN)}")
-    if job.error is not None and not (job.state is State.CANCELLED and was_stopped(job.error)):
+    if job.error is not None and not _stopped(job):
         _echo_error(job.error)
     _echo_lines("timeline", [(event["at"], event_text(event)) for event in timeline(job)])
     _echo_lines("log", [(line["at"], line["line"]) for line in log_lines(job)])
 
 
+def _stopped(job: Job) -> bool:
+    """Whether its last run only ended because the job was cancelled."""
+    return job.state is State.CANCELLED and was_stopped(job.error)
+
+
 def _attempts(job: Job) -> str:
     said = (
-        counted(job.failures, "failure"),
+        counted(max(0, job.failures - _stopped(job)), "failure"),
         counted(job.crashes, "crash", "crashes"),
         f"{job.lost} lost",
     )
@@ -97,7 +102,8 @@ def _echo_error(error: dict[str, Any]) -> None:
     click.echo(f"{'error':<{LABEL}} {shorten(first, SHOWN)}")
     trace = error.get("traceback")
     if isinstance(trace, str):
-        others += of_handler(trace.rstrip().removesuffix(text).rstrip(), keep=not error.get("code"))
+        said = re.compile(r"(^|\n)[\w.]*" + re.escape(text) + r"$")
+        others += of_handler(said.sub("", trace.rstrip()), keep=not error.get("code"))
     for line in others:
         click.echo(f"{'':<{LABEL}} {plain(line.expandtabs(4))}".rstrip())
 

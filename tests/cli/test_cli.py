@@ -358,6 +358,8 @@ def test_a_traceback_keeps_what_is_not_ours() -> None:
     ours = TRACEBACK.split('  File "/app')[0] + "ValueError: x"
     assert of_handler(ours, keep=True) == ours.splitlines()
     assert of_handler(ours, keep=False) == []
+    unfit = '  File "/x/taskq/tasks.py", line 1, in load\n    raise InvalidInput(text)\n'
+    assert of_handler(TRACEBACK.split('  File "/app')[0] + unfit, keep=False) == []
     chained = f"{TRACEBACK}\nDuring handling of the above exception, another:\n\n{TRACEBACK}"
     shown = of_handler(chained, keep=True)
     assert len([line for line in shown if "/app/jobs.py" in line]) == 2
@@ -377,6 +379,7 @@ def test_a_job_that_was_stopped_did_not_fail(cli: Cli, q: Bench) -> None:
     assert rows == ["created", "started #1", "cancel asked", "cancelled"]
     assert "reason" not in shown
     assert "error" not in shown
+    assert "(0 failures, " in shown
 
 
 def test_a_waiting_job_tells_why(cli: Cli, q: Bench) -> None:

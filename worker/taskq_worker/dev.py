@@ -104,6 +104,8 @@ def dev(
         click.echo("\nstopping ...", err=True)
     except TaskqError as error:
         failure = error
+        if parts:  # what they say while they end comes after what it comes from
+            click.echo(f"\n{error}\nstopping ...", err=True)
     finally:
         _ignore_signals()
         _stop(parts)
