@@ -293,7 +293,7 @@ def test_times_are_rfc_3339() -> None:
 
 
 def test_a_payload_that_a_foreign_hand_wrote_is_shown_as_text() -> None:
-    job = calls._parse_job("q", "x", [b"state", b"queued", b"payload", b"\xff{"], (), ())
+    job = calls.parse_job("q", "x", [b"state", b"queued", b"payload", b"\xff{"], (), ())
     assert job is not None
     assert job_to_dict(replace(job, result=b"{"))["result"] == "{"
     assert job_to_dict(job)["payload"] == "\ufffd{"

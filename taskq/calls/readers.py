@@ -1,0 +1,157 @@
+"""Looks, which change nothing."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from taskq.calls.base import Call, make, optional_int, text_of
+from taskq.errors import BrokenKey
+from taskq.keys import QueueKeys
+from taskq.model import Job, QueueInfo, TypeDepth
+from taskq.states import State
+
+
+def counts(keys: QueueKeys, *, now: float | None = None) -> Call[QueueInfo]:
+    """One look at a queue; its cost grows with its waiting types and workers, not with its jobs."""
+
+    def parse(reply: Any) -> QueueInfo:
+        clock, pairs, types, settings = reply
+        return QueueInfo(
+            keys.queue,
+            float(clock),
+            {text_of(pairs[i]): int(pairs[i + 1]) for i in range(0, len(pairs), 2)},
+            tuple(TypeDepth(text_of(t[0]), int(t[1]), optional_int(t[2])) for t in types),
+            {text_of(settings[i]): text_of(settings[i + 1]) for i in range(0, len(settings), 2)},
+        )
+
+    return make("counts", keys, now, (), (), parse)
+
+
+def show(
+    keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None
+) -> Call[list[Job | None]]:
+    """All that is kept of jobs; None for one that never existed or left nothing."""
+
+    def parse(reply: Any) -> list[Job | None]:
+        return [parse_job(keys.queue, ulid, *item) for ulid, item in zip(ulids, reply, strict=True)]
+
+    return make("show", keys, now, (), ulids, parse)
+
+
+@dataclass(frozen=True, slots=True)
+class Cursor:
+    """Where a page ended; opaque to callers. Empty at the start."""
+
+    box: str = ""
+    score: str = ""
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Jobs without payloads, how many entries were looked at, and where to go on (None at the end)."""
+
+    jobs: tuple[Job, ...]
+    looked: int
+    cursor: Cursor | None
+
+
+def page(
+    keys: QueueKeys,
+    state: State,
+    *,
+    job_type: str = "",
+    limit: int = 50,
+    budget: int = 1000,
+    cursor: Cursor | None = None,
+    now: float | None = None,
+) -> Call[Page]:
+    """A page of the jobs of one state: waiting ones next first, ended ones newest first."""
+
+    def parse(reply: Any) -> Page:
+        rows, looked, box, score, last = reply
+        jobs = [parse_job(keys.queue, text_of(row[0]), row[1:], (), ()) for row in rows]
+        go_on = Cursor(text_of(box), text_of(score), text_of(last)) if box else None
+        return Page(tuple(job for job in jobs if job is not None), int(looked), go_on)
+
+    at = cursor or Cursor()
+    fixed = (state.value, job_type, limit, budget, at.box, at.score, at.id)
+    return make("page", keys, now, fixed, (), parse)
+
+
+def _object(data: bytes, name: str = "message") -> dict[str, Any]:
+    """The object that was stored; whatever else stands there is text under ``name``."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        value = None
+    if isinstance(value, dict):
+        return value
+    text = value if isinstance(value, str) else data.decode(errors="replace")
+    return {name: text[:10_000]}
+
+
+def parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job | None:
+    """A job out of its fields and lines; None for no job. Raises ``BrokenKey`` if its state is none."""
+    if not fields:
+        return None
+    f = {text_of(fields[i]): fields[i + 1] for i in range(0, len(fields), 2)}
+    state = text_of(f.get("state", b""))
+    if state not in State.__members__.values():
+        raise BrokenKey(f"job {queue}:{ulid} is not readable: run `taskq doctor`")
+
+    def number(name: str) -> int | None:
+        try:
+            return int(float(f[name])) if name in f else None
+        except (ValueError, OverflowError):
+            # Spoilt by hand: the rest of the job is shown all the same, and doctor names the field.
+            return None
+
+    def text(name: str) -> str | None:
+        return f[name].decode(errors="replace") if name in f else None
+
+    return Job(
+        id=f"{queue}:{ulid}",
+        queue=queue,
+        ulid=ulid,
+        job_type=text("type") or "",
+        state=State(state),
+        priority=number("priority") or 0,
+        payload=f.get("payload"),
+        # A result of null is not written: an ended job without the field returned nothing.
+        result=f.get("result", b"null" if state == "succeeded" and "stub" not in f else None),
+        error=_object(f["error"]) if "error" in f else None,
+        reason=text("reason"),
+        progress=_object(f["progress"]) if "progress" in f else None,
+        attempts=number("attempts") or 0,
+        failures=number("failures") or 0,
+        crashes=number("crashes") or 0,
+        lost=number("lost") or 0,
+        max_attempts=number("max_attempts"),
+        timeout_ms=number("timeout_ms"),
+        unique_key=text("unique"),
+        worker=text("worker"),
+        fence=number("fence"),
+        cancel_requested="cancel" in f,
+        created_at=number("created_at"),
+        eligible_at=number("eligible_at") or number("created_at"),
+        started_at=number("started_at"),
+        finished_at=number("finished_at"),
+        expires_at=number("expires_at"),
+        retried_from=text("retried_from"),
+        stub="stub" in f,
+        history=tuple(_object(line) for line in history),
+        log=tuple(_object(line, "line") for line in log),
+    )
+
+
+def check(
+    keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None
+) -> Call[list[tuple[str, str]]]:
+    """Findings (ulid, what is wrong) for ids that do not stand in the one place their state names."""
+
+    def parse(reply: Any) -> list[tuple[str, str]]:
+        return [(text_of(reply[i]), text_of(reply[i + 1])) for i in range(0, len(reply), 2)]
+
+    return make("check", keys, now, (), ulids, parse)
