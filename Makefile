@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := taskq api/taskq_api worker/taskq_worker tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test check bench format clean
+.PHONY: help venv run test check bench chaos format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -29,6 +29,10 @@ check: $(DEV_READY) ## check format, lint, types and import directions
 
 bench: $(DEV_READY) ## measure (ARGS passes options)
 	$(BIN)/python -m bench $(ARGS)
+
+chaos: $(DEV_READY) ## long fault scenarios, then everything at once (ARGS="--seed 7")
+	$(BIN)/python -m pytest -n 2 -m slow_fault tests/faults
+	PYTHONPATH=tests $(BIN)/python -m support.chaos $(ARGS)
 
 format: $(DEV_READY) ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .

@@ -1,0 +1,293 @@
+"""Everything at once: ``python -m support.chaos --seed N --seconds S --jobs J``.
+
+While submitters store jobs under idempotency keys, every 250 ms a die is thrown: workers are killed,
+stopped and replaced, the server restarts, fails over, is busy, pauses, forgets scripts and connections,
+falls silent and runs out of memory; a twentieth of the jobs is toxic. Then all heals, the queue drains,
+and the ledger is compared with it. The seed is printed; the same one throws the same dice. Exits with 1
+when something was lost or ran twice without a reason.
+"""
+
+import argparse
+import contextlib
+import os
+import random
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import psutil
+
+from support.faults import (
+    LEASE,
+    RECOVERY,
+    TESTS,
+    Line,
+    Place,
+    Process,
+    Verdict,
+    busy,
+    flush_scripts,
+    kill_connections,
+    last,
+    memory_full,
+    paused,
+    readonly,
+    server_killed,
+)
+from taskq import calls
+from taskq.client import SyncClient
+
+TICK = 0.25
+SUBMITTERS = 3
+KILL, STOP, TOXIC = 0.08, 0.03, 0.05
+SERVER = {
+    "restart": 0.02,
+    "kill -9": 0.02,
+    "readonly": 0.02,
+    "busy": 0.02,
+    "pause": 0.02,
+    "script flush": 0.02,
+    "client kill": 0.02,
+    "half-open": 0.02,
+    "oom": 0.01,
+}
+"""Chance of each fault of the server at each throw."""
+
+
+class Chaos:
+    def __init__(
+        self,
+        place: Place,
+        *,
+        seed: int,
+        seconds: float,
+        jobs: int,
+        supervisors: int = 5,
+        processes: int = 2,
+        old: Path | None = None,
+    ) -> None:
+        self.place = place
+        self.seconds = seconds
+        self.jobs = jobs
+        self.supervisors = supervisors
+        self.processes = processes
+        self.old = old
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.relay = place.relay()
+        self.fired: Counter[str] = Counter()
+        self.fleet: list[Process] = []
+        self.started = 0
+        self.healing = threading.Event()
+        self.asleep: list[threading.Timer] = []
+        self.broken: list[str] = []
+        self._server = threading.Lock()
+        """Held during a fault of the server: one at a time."""
+
+    def run(self) -> Verdict:
+        self.place.client.store.run(
+            calls.configure(self.place.queue, {"succeeded_max": 1_000_000, "failed_max": 1_000_000})
+        )
+        for _ in range(self.supervisors):
+            self._start()
+        for worker in self.fleet:
+            self.place.wait_ready(worker)
+        submitters = [threading.Thread(target=self._submit, args=(n,)) for n in range(SUBMITTERS)]
+        for thread in submitters:
+            thread.start()
+        end = time.monotonic() + self.seconds
+        while time.monotonic() < end:
+            self._throw()
+            last(TICK)
+        self.healing.set()
+        with self._server:
+            pass
+        for timer in self.asleep:
+            timer.join()
+        for thread in submitters:
+            thread.join()
+        self._refill()
+        began = time.monotonic()
+        verdict = self.place.verdict(
+            60 + 2 * RECOVERY + self.jobs / 100, rerun_allowed=self._ended_by_us, raises=False
+        )
+        verdict.problems += self.broken
+        self.place.note(f"drained in {time.monotonic() - began:.1f} s")
+        return verdict
+
+    # --- workers --------------------------------------------------------------------------------
+
+    def _start(self) -> None:
+        self.started += 1
+        environment = {}
+        if self.started % 2:
+            environment["TASKQ_REDIS_URL"] = self.relay.url
+        if self.old is not None and self.started % 4 < 2:
+            folders = [TESTS, self.old, self.old / "api", self.old / "worker"]
+            environment["PYTHONPATH"] = os.pathsep.join(str(folder) for folder in folders)
+        self.fleet.append(
+            self.place.worker(
+                "-c", "10", "--processes", str(self.processes), ready=False, **environment
+            )
+        )
+
+    def _refill(self) -> None:
+        self.fleet = [worker for worker in self.fleet if worker.alive]
+        while len(self.fleet) < self.supervisors:
+            self._start()
+
+    def _kill_one(self, which: float, whole: bool) -> None:
+        worker = self.fleet[int(which * len(self.fleet))]
+        if whole:
+            self.place.kill(worker)
+            self.fired["kill of a supervisor and its children"] += 1
+            return
+        children = worker.children()
+        if children:
+            victim = children[int(which * 1000) % len(children)]
+            self.place.disturb(victim, *_below(victim))
+            worker.signal(signal.SIGKILL, victim)
+            self.fired["kill of a child"] += 1
+
+    def _stop_one(self, which: float, how_long: float) -> None:
+        worker = self.fleet[int(which * len(self.fleet))]
+        self.place.freeze(worker)
+        self.fired["SIGSTOP"] += 1
+        timer = threading.Timer(how_long, worker.signal, (signal.SIGCONT,))
+        timer.start()
+        self.asleep.append(timer)
+
+    def _ended_by_us(self, first: Line, second: Line) -> bool:
+        """A second run is right when the supervisor says that it has ended the first one's process."""
+        if not hasattr(self, "_said"):
+            texts = [process.text() for process in self.place.processes]
+            self._said = {
+                int(pid) for text in texts for pid in re.findall(r"child (\d+)(?: ended|: )", text)
+            }
+        return first.pid in self._said
+
+    # --- the server -----------------------------------------------------------------------------
+
+    def _throw(self) -> None:
+        """As many numbers each time, whatever comes of them: a seed is a schedule."""
+        kill, stop, server, which, how_long = (self.dice.random() for _ in range(5))
+        self._refill()
+        if kill < KILL:
+            self._kill_one(which, whole=how_long < 0.5)
+            self._refill()
+        if stop < STOP:
+            self._stop_one(1 - which, LEASE * (1 + 2 * how_long))
+        for name, chance in SERVER.items():
+            if server < chance:
+                if self._server.acquire(blocking=False):
+                    threading.Thread(target=self._server_fault, args=(name, how_long)).start()
+                return
+            server -= chance
+
+    def _server_fault(self, name: str, how_long: float) -> None:
+        place, seconds = self.place, 0.3 + 1.7 * how_long
+        lasting: dict[str, Callable[[], AbstractContextManager[None]]] = {
+            "restart": lambda: server_killed(place, politely=True),
+            "kill -9": lambda: server_killed(place),
+            "readonly": lambda: readonly(place),
+            "busy": lambda: busy(place),
+            "pause": lambda: paused(place, seconds),
+            "oom": lambda: memory_full(place),
+        }
+        try:
+            if name == "script flush":
+                flush_scripts(place)
+            elif name == "half-open":
+                # Those that could have spoken may be stopped or dead: then it was none.
+                held = self.relay.held
+                with place.outage():
+                    self.relay.freeze()
+                    last(seconds)
+                    self.relay.thaw()
+                if self.relay.held == held:
+                    return
+            elif name == "client kill":
+                with place.outage():
+                    kill_connections(place)
+            else:
+                with lasting[name]():
+                    if name != "pause":
+                        last(seconds)
+            self.fired[name] += 1
+        except BaseException as error:
+            self.broken.append(f"fault {name} did not work: {error!r}")
+        finally:
+            self._server.release()
+
+    # --- submissions ----------------------------------------------------------------------------
+
+    def _submit(self, number: int) -> None:
+        dice = random.Random(f"{self.seed}/{number}")
+        client = SyncClient.from_url(self.place.url, "taskq", retry_seconds=1.0)
+        mine = self.jobs // SUBMITTERS
+        began = time.monotonic()
+        for n in range(mine):
+            kind, payload = self._job(dice)
+            self.place.submit(kind, [payload], client=client, tries=3)
+            due = began + 0.9 * self.seconds * (n + 1) / mine
+            if not self.healing.is_set() and due > time.monotonic() + 0.05:
+                last(due - time.monotonic())
+        client.close()
+
+    def _job(self, dice: random.Random) -> tuple[str, dict[str, object]]:
+        toxic, kind, seconds = dice.random(), dice.random(), dice.random()
+        if toxic >= TOXIC:
+            if kind < 0.05:
+                return "flaky", {"times": 2}
+            return "work", {"seconds": 0.2 * seconds**3}
+        if kind < 0.25:
+            return "dies", {"how": "kill" if seconds < 0.5 else "exit 0"}
+        if kind < 0.625:
+            return "hopeless", {}
+        return "work", {}
+
+
+def _below(pid: int) -> list[int]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    return []
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m support.chaos")
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--jobs", type=int, default=20_000)
+    parser.add_argument("--supervisors", type=int, default=5)
+    parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--old", type=Path, help="checkout of another version for half the workers")
+    options = parser.parse_args()
+    print(f"seed {options.seed}", flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        place = Place(
+            Path(folder), "chaos", persistent=True, appendfsync="always", die_with_parent=False
+        )
+        try:
+            chaos = Chaos(place, **vars(options))
+            verdict = chaos.run()
+        finally:
+            place.close()
+        print(verdict.figures(), *place.notes, sep="\n")
+        print(", ".join(f"{name} {n}" for name, n in sorted(chaos.fired.items())))
+        print(*verdict.problems, sep="\n")
+        if verdict.problems and (kept := os.environ.get("CHAOS_LOGS")):
+            with contextlib.suppress(OSError):
+                os.rename(folder, kept)
+                os.mkdir(folder)
+    return 1 if verdict.problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
