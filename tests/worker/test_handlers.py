@@ -394,13 +394,18 @@ async def test_inflate_never_makes_more_than_asked() -> None:
         ("deflate", zlib.compress(b"one two")),
         ("deflate", zlib.compress(b"one two")[2:-4]),
     ],
+    ids=["gzip", "deflate", "raw deflate"],
 )
 async def test_compressed_bodies(web: Server, encoding: str, packed: bytes) -> None:
     web.replies["/"] = answer(packed, Content_Encoding=encoding)
     assert (await call(url=web.url()))["body"] == "one two"
 
 
-@pytest.mark.parametrize("packed", [b"not gzip at all", gzip.compress(b"x" * 500)[:20]])
+@pytest.mark.parametrize(
+    "packed",
+    [b"not gzip at all", gzip.compress(b"x" * 500)[:20]],
+    ids=["something else", "cut short"],
+)
 async def test_damaged_compression_is_an_error(web: Server, packed: bytes) -> None:
     web.replies["/"] = answer(packed, Content_Encoding="gzip")
     with pytest.raises(HttpTransportError) as caught:
@@ -790,6 +795,7 @@ async def test_expected_status(web: Server) -> None:
         (format_datetime(datetime.now(UTC) + timedelta(seconds=900), True), "503 Busy", 600, 900),
         ("Wed, 21 Oct 2015 07:28:00 GMT", "429 Slow", 0, 0),
     ],
+    ids=["seconds", "far too many", "a date", "a date that is past"],
 )
 async def test_retry_after(web: Server, value: str, status: str, low: int, high: int) -> None:
     web.replies["/"] = answer(b"", status, Retry_After=value)
