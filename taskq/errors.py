@@ -105,10 +105,10 @@ class QueueNotFound(NotFound):
 
     code = "queue_not_found"
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: str, hint: str = "") -> None:
+        more = f" ({hint})" if hint else ""
         super().__init__(
-            f"no queue {queue!r}: a queue exists from its first job or setting on"
-            " (taskq queues set --create makes it)"
+            f"no queue {queue!r}: a queue exists from its first job or setting on{more}"
         )
         self.queue = queue
 

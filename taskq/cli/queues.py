@@ -9,7 +9,7 @@ from taskq import calls
 from taskq.cli.jobs import FIRST_JOB
 from taskq.cli.options import connection_options, json_option, run
 from taskq.cli.tables import age, counted, echo_json, plain, table
-from taskq.errors import InvalidInput, TaskqError
+from taskq.errors import InvalidInput, QueueNotFound, TaskqError
 from taskq.ids import check_job_type, check_queue
 from taskq.inspector import Inspector, oldest_head, serving, unserved
 from taskq.model import QueueInfo
@@ -131,7 +131,11 @@ def pause(
     queue: str, job_type: str | None, as_json: bool, redis_url: str | None, namespace: str | None
 ) -> None:
     """Stop handing out jobs of a queue; running ones go on and submissions are taken."""
-    run(redis_url, namespace, lambda store: _set_paused(store, queue, job_type, True))
+    try:
+        run(redis_url, namespace, lambda store: _set_paused(store, queue, job_type, True))
+    except QueueNotFound:
+        hint = f"taskq queues set {queue} paused=true --create makes it"
+        raise QueueNotFound(queue, hint) from None
     if as_json:
         _echo_document(redis_url, namespace, queue)
         return
@@ -243,7 +247,10 @@ def set_queue(
         look = Inspector(store)
         if create:
             await store.know_queue(queue)
-        await look.queue(queue)
+        try:
+            await look.queue(queue)
+        except QueueNotFound:
+            raise QueueNotFound(queue, "--create makes it") from None
         await store.run(calls.configure(store.keys.queue(queue), changes))
         return await look.queue(queue)
 

@@ -571,7 +571,8 @@ def test_queues_are_paused_and_resumed(cli: Cli, q: Bench) -> None:
     assert "still paused: sms" in cli("queues", "resume", "default", "--type", "mail").stdout
     document = cli.json("queues", "show", "default")
     assert (document["paused"], document["paused_types"]) == (False, ["sms"])
-    assert "no queue" in cli("queues", "pause", "other", code=1).stderr
+    refused = cli("queues", "pause", "other", code=1).stderr
+    assert "(taskq queues set other paused=true --create makes it)" in refused
 
 
 def test_a_purge_must_be_confirmed_by_name(cli: Cli, q: Bench) -> None:
