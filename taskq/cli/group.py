@@ -3,7 +3,9 @@
 import contextlib
 import io
 import os
+import re
 import sys
+from collections.abc import Set
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, NoReturn
 
@@ -14,6 +16,9 @@ from taskq.errors import ConfigError, InvalidInput, TaskqError, UnsafeServerErro
 
 ENTRY_POINTS = "taskq.commands"
 OURS = ("taskq", "taskq_api", "taskq_worker")
+
+_GIVEN = "taskq.cli.given"
+"""Names of the flags on the command line, in the meta of the context."""
 
 EXTRAS = {"api": "api", "worker": "worker", "janitor": "worker", "dev": "all"}
 """Which extra a command of ours needs."""
@@ -35,6 +40,12 @@ class TaskqGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return super().get_command(ctx, cmd_name) or _load(cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        ctx.meta[_GIVEN] = {arg.partition("=")[0] for arg in args if arg.startswith("--")}
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """As click does, but without importing what other packages bring."""
@@ -59,17 +70,32 @@ class TaskqGroup(click.Group):
         except Exception as error:
             if os.environ.get("TASKQ_DEBUG") == "1":
                 raise
-            _give_up(error)
+            _give_up(error, ctx.meta.get(_GIVEN, set()))
 
 
-def _give_up(error: Exception) -> NoReturn:
+def _give_up(error: Exception, flags: Set[str]) -> NoReturn:
     wrong_use = isinstance(error, (InvalidInput, ConfigError))
     if isinstance(error, TaskqError):
         text = str(error) or error.code
     else:
         text = f"{type(error).__name__}: {error} (this is a bug; TASKQ_DEBUG=1 shows where)"
+    if isinstance(error, ConfigError):
+        text = _blame(text, flags)
     click.echo(f"error: {plain(text)}", err=True)
     sys.exit(2 if wrong_use and not isinstance(error, UnsafeServerError) else 1)
+
+
+def _blame(text: str, flags: Set[str]) -> str:
+    """A wrong setting by the flag that was given for it, instead of by its variable alone."""
+
+    def named(match: re.Match[str]) -> str:
+        name = match[1].lower().replace("_", "-")
+        for flag in (f"--{name}", f"--{name.removeprefix('api-')}"):
+            if flag in flags:
+                return f"{flag} (TASKQ_{match[1]}):"
+        return match[0]
+
+    return re.sub(r"TASKQ_([A-Z_]+):", named, text)
 
 
 def _never_fail_to_print() -> None:

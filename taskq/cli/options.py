@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from taskq.client import SyncClient
-from taskq.errors import ConfigError, Unavailable
+from taskq.errors import Unavailable
 from taskq.keys import Keys
 from taskq.settings import Settings, load_settings, mask_url
 from taskq.store import AsyncStore
@@ -57,7 +57,7 @@ def run(
     redis_url: str | None, namespace: str | None, action: Callable[[AsyncStore], Awaitable[T]]
 ) -> T:
     """Does ``action`` over a connection of its own. Raises ``Unavailable`` that says what to do."""
-    settings = _settings(redis_url=redis_url, namespace=namespace)
+    settings = load_settings(redis_url=redis_url, namespace=namespace)
     try:
         return asyncio.run(_with_store(settings, action))
     except Unavailable as error:
@@ -67,7 +67,7 @@ def run(
 @contextlib.contextmanager
 def sync_client(redis_url: str | None, namespace: str | None) -> Iterator[SyncClient]:
     """A client that waits without an event loop, so that Ctrl-C ends the wait at once."""
-    settings = _settings(redis_url=redis_url, namespace=namespace)
+    settings = load_settings(redis_url=redis_url, namespace=namespace)
     client = SyncClient.from_url(
         settings.redis_url, settings.namespace, retry_seconds=RETRY_SECONDS
     )
@@ -77,19 +77,6 @@ def sync_client(redis_url: str | None, namespace: str | None) -> Iterator[SyncCl
         raise unreachable(error, settings) from error
     finally:
         client.close()
-
-
-def _settings(**flags: str | None) -> Settings:
-    """Settings under these flags. Raises ``ConfigError`` that blames the flag where one was given."""
-    try:
-        return load_settings(**flags)
-    except ConfigError as error:
-        text = str(error)
-        for name, value in flags.items():
-            if value is not None:
-                variable = f"TASKQ_{name.upper()}"
-                text = text.replace(f"{variable}:", f"--{name.replace('_', '-')} ({variable}):")
-        raise ConfigError(text) from None
 
 
 async def _with_store(settings: Settings, action: Callable[[AsyncStore], Awaitable[T]]) -> T:

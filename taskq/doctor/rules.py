@@ -238,17 +238,26 @@ def judge_waiting(info: QueueInfo, unserved: Collection[str]) -> list[tuple[str,
 
 
 def _wait(n: int) -> str:
-    return "1 job waits" if n == 1 else f"{n} jobs wait"
+    return f"{_jobs(n)} {'waits' if n == 1 else 'wait'}"
+
+
+def overdue(n: int) -> str:
+    """Of jobs that nobody has moved."""
+    return f"{_jobs(n)} {'has' if n == 1 else 'have'} been due for a minute"
+
+
+def _jobs(n: int) -> str:
+    return "1 job" if n == 1 else f"{n} jobs"
 
 
 def _judge_holder(now: float, held: int, lease: Any, holder: int, death: Any) -> list[Verdict]:
     found: list[Verdict] = []
     if not holder:
-        message = f"holds {held} jobs, but its worker is not in holders: no janitor finds them"
+        message = f"holds {_jobs(held)}, but its worker is not in holders: no janitor finds them"
         found.append(("error", message, MISPLACED))
     if lease is None:
         message = (
-            f"holds {held} jobs without a lease: the janitor gives it one, then takes them back"
+            f"holds {_jobs(held)} without a lease: the janitor gives it one, then takes them back"
         )
         found.append(("warning", message, NO_JANITOR))
     else:
@@ -256,7 +265,7 @@ def _judge_holder(now: float, held: int, lease: Any, holder: int, death: Any) ->
         since = float(lease) or float(death or now)
         if since < now - OVERDUE_MS:
             message = (
-                f"holds {held} jobs although its lease ran out {(now - since) / 1000:.0f} s ago"
+                f"holds {_jobs(held)} although its lease ran out {(now - since) / 1000:.0f} s ago"
             )
             found.append(("warning", message, NO_JANITOR))
     return found

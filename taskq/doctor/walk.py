@@ -22,6 +22,7 @@ from taskq.doctor.rules import (
     judge_worker,
     kind_of,
     misplaced,
+    overdue,
     repair_of_key,
     whole,
 )
@@ -344,7 +345,7 @@ class Examiner:
             [("ZCOUNT", self.keys.prefix + name, "-inf", f"{late:.0f}") for name in names]
         )
         return [
-            self._wrong(name, "warning", name, f"{n} jobs have been due for a minute", NO_JANITOR)
+            self._wrong(name, "warning", name, overdue(n), NO_JANITOR)
             for name, n in zip(names, replies, strict=True)
             if isinstance(n, int) and n > 0
         ]

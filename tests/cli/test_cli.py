@@ -184,6 +184,11 @@ def test_a_bug_is_one_line_unless_debugging(cli: Cli, monkeypatch: pytest.Monkey
 def test_a_wrong_flag_is_blamed_itself(cli: Cli) -> None:
     shown = cli("queues", "list", "--redis-url", "http://x", code=2).stderr
     assert shown.startswith("error: --redis-url (TASKQ_REDIS_URL): unknown kind of URL")
+    for command in ("api", "worker"):
+        shown = cli(command, "--redis-url=http://x", code=2).stderr
+        assert shown.startswith("error: --redis-url (TASKQ_REDIS_URL): unknown kind of URL")
+    shown = cli("api", "--port", "-1", code=2).stderr
+    assert shown.startswith("error: --port (TASKQ_API_PORT): ")
     assert Cli("http://x")("queues", "list", code=2).stderr.startswith("error: TASKQ_REDIS_URL: ")
 
 

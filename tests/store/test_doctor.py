@@ -280,7 +280,7 @@ DOUBTFUL: dict[str, tuple[Callable[[Bench, dict[str, str]], object], str]] = {
     ),
     "jobs that were due long ago": (
         lambda q, i: q.redis.zadd(q.key("scheduled"), {i["scheduled"]: 1}),
-        "1 jobs have been due for a minute",
+        "1 job has been due for a minute",
     ),
     "a lock of a job that is over": (
         lambda q, i: q.redis.set(q.key("unique:other"), i["done"]),

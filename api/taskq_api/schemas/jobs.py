@@ -20,7 +20,10 @@ class Event(BaseModel):
     worker: str | None = Field(default=None, description="whose run it was")
     attempt: int | None = Field(default=None, description="which run started, from 1")
     reason: str | None = Field(default=None, description="why, in a word of ours")
-    error: Any = Field(default=None, description="what the failed run left")
+    error: Any = Field(
+        default=None,
+        description="what the failed run left, without its traceback (the last is in the job's error)",
+    )
     failures: int | None = Field(default=None, description="failed runs until then")
     crashes: int | None = Field(default=None, description="runs whose process had died until then")
     lost: int | None = Field(default=None, description="runs that had lost their lease until then")
