@@ -3,6 +3,7 @@
 import random
 import signal
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -27,17 +28,23 @@ def test_f11_delay_longer_than_the_lease(place: Place) -> None:
         place.kill(worker)
     assert {place.state(i) for i in later} == {"scheduled"}
     place.workers(2, "-c", "50")
+    ready = time.time()
     v = place.verdict(30)
     assert not v.duplicated
     starts = Counter(line.job_id for line in place.ledger.starts())
     assert starts == {**dict.fromkeys(later, 1), **dict.fromkeys(flaky, 2)}
     jobs = place.jobs(later)
     late = [
-        line.at - job.eligible_at / 1000
+        line.at - max(ready, job.eligible_at / 1000)
         for line in place.ledger.starts(*later)
         if (job := jobs[line.job_id]) and job.eligible_at
     ]
-    assert min(late) > -0.01
+    early = [
+        line
+        for line in place.ledger.starts(*later)
+        if (job := jobs[line.job_id]) and line.at < (job.eligible_at or 0) / 1000 - 0.01
+    ]
+    assert not early
     assert max(late) < 2.0
     place.note(f"{v.figures()} latest_start_after_due={max(late):.2f}s")
 

@@ -54,7 +54,9 @@ def test_f28_no_starvation(place: Place) -> None:
                 if late > priority * aging + 50:
                     overtaken[run.job_id] += 1
     assert not overtaken, "jobs that became eligible after the bound came first"
-    place.client.store.run(calls.purge(place.queue, ["queued"], limit=1000))
+    page = 1
+    while page:
+        _, page = place.client.store.run(calls.purge(place.queue, ["queued"], page=page))
     until(lambda: not place.counts().get("running"), 10, "nothing runs")
 
 

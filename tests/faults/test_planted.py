@@ -131,7 +131,7 @@ def test_each_bug_is_seen(redis_url: str, bug: str) -> None:
 def test_the_search_finds_each_bug(redis_url: str, bug: str) -> None:
     """The search over interleavings, which knows of no bug, answers a sequence for each."""
     with planted(bug):
-        explorer = Explorer(redis_url, 20, start=("w1.0 claims",))
+        explorer = Explorer(redis_url, 120, start=("w1.0 claims",))
         try:
             with pytest.raises(Violation) as found:
                 explorer.explore()

@@ -30,7 +30,8 @@ def note(*words: object) -> None:
 
 
 def start(ctx: Context) -> None:
-    note("START", ctx.job_id, ctx.attempt, ctx.fence, os.getpid(), f"{time.time():.4f}")
+    who = (os.getpid(), f"{time.time():.4f}", os.getppid())
+    note("START", ctx.job_id, ctx.attempt, ctx.fence, *who)
 
 
 def end(ctx: Context, how: str = "ok") -> dict[str, Any]:
