@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := taskq api/taskq_api worker/taskq_worker tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test check bench chaos format clean
+.PHONY: help venv run test faults check bench chaos format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,8 +18,11 @@ venv: $(DEV_READY) ## create .venv with everything (redone when pyproject.toml c
 run: $(RUN_READY) ## start Valkey, the API, a worker and the janitor (ARGS="--port 9000")
 	@$(BIN)/taskq dev $(ARGS)
 
-test: $(DEV_READY) ## run all tests (ARGS="-k name")
-	$(BIN)/python -m pytest -n 2 $(ARGS)
+test: $(DEV_READY) ## run the tests (ARGS="-k name"); the fault scenarios apart
+	$(BIN)/python -m pytest -n 2 --ignore=tests/faults $(ARGS)
+
+faults: $(DEV_READY) ## kill, cut off and break everything, and count what was lost
+	$(BIN)/python -m pytest -n 2 tests/faults $(ARGS)
 
 check: $(DEV_READY) ## check format, lint, types and import directions
 	$(BIN)/ruff format --check .
