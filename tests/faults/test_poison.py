@@ -1,5 +1,6 @@
 """Jobs that take their process down, and jobs that nobody can read."""
 
+import signal
 import time
 from collections import Counter
 from typing import Any
@@ -78,3 +79,30 @@ def test_f63_what_cannot_be_read_stops_nobody(place: Place) -> None:
     (late,) = place.submit("work", 1)
     until(lambda: place.ledger.starts(late), 5, "it runs")
     assert place.ledger.starts(late)[0].at - began < 1
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="reap.lua, verdict: a suspect runs in a process of its own, yet the death of its child is "
+    "charged to it as a crash: three kills from outside make dead letters of innocents",
+)
+@pytest.mark.beside(seconds=30)
+def test_f62_three_kills_from_outside(place: Place) -> None:
+    """F62: the process that runs them is killed three times, as by the kernel; all end well."""
+    worker = place.worker("-c", "10")
+    gate = str(place.folder / "gate")
+    ids = place.submit("work", [{"gate": gate}] * 3)
+    for n in range(1, 4):
+        until(
+            lambda n=n: all(place.job(i).attempts >= n or place.state(i) == "failed" for i in ids),
+            20,
+            f"claimed {n} times",
+        )
+        children = worker.children()
+        place.disturb(*worker.tree()[:-1])
+        worker.signal(signal.SIGKILL, *children)
+        until(lambda old=children: not set(worker.children()) & set(old), 10, "it is gone")
+    (place.folder / "gate").touch()
+    v = place.verdict(40, rerun_allowed=lambda *_: True)
+    shown = [(j.state, j.crashes, j.attempts, j.error) for j in place.jobs(ids).values() if j]
+    assert v.states == {State.SUCCEEDED: 3}, shown

@@ -87,6 +87,7 @@ class Chaos:
         self.fleet: list[Process] = []
         self.started = 0
         self.healing = threading.Event()
+        self.drained = threading.Event()
         self.asleep: list[threading.Timer] = []
         self.broken: list[str] = []
         self._server = threading.Lock()
@@ -103,6 +104,8 @@ class Chaos:
         submitters = [threading.Thread(target=self._submit, args=(n,)) for n in range(SUBMITTERS)]
         for thread in submitters:
             thread.start()
+        noting = threading.Thread(target=self._note_dead_letters)
+        noting.start()
         end = time.monotonic() + self.seconds
         while time.monotonic() < end:
             self._throw()
@@ -117,15 +120,29 @@ class Chaos:
         self._refill()
         began = time.monotonic()
         self._drain()
+        for process in self.place.processes:
+            # Dropped again at once, where memory was full.
+            said = re.findall(
+                r"(default:\w+) \w+ (?:crashed: .*; failed|failure \d+, the last)", process.text()
+            )
+            self.place.dead_letters |= set(said)
         verdict = self.place.verdict(
             5,
             rerun_allowed=self._ended_by_us,
             trimmed=self.fired["oom"] > 0,
             raises=False,
         )
+        self.drained.set()
+        noting.join()
         verdict.problems += self.broken
+        crashed = sum(self.place.kinds[i] in ("work", "flaky") for i in self.place.dead_letters)
+        self.place.note(f"innocents among the dead letters: {crashed}")
         self.place.note(f"drained in {time.monotonic() - began:.1f} s")
         return verdict
+
+    def _note_dead_letters(self) -> None:
+        while not self.drained.wait(0.1):
+            self.place.note_dead_letters()
 
     def _drain(self) -> None:
         """Waits for as long as jobs go on ending: how quickly depends on the machine."""

@@ -227,6 +227,8 @@ class Place:
         self.notes: list[str] = []
         self.kinds: dict[str, str] = {}
         """Job types by job id."""
+        self.dead_letters: set[str] = set()
+        """Jobs that were seen to be ``failed``: full memory may have dropped them since."""
         self._ulid = UlidFactory()
         self._lock = threading.Lock()
 
@@ -420,6 +422,11 @@ class Place:
                 out[words[2]].add(words[0])
         return out
 
+    def note_dead_letters(self) -> None:
+        with contextlib.suppress(redis.RedisError, OSError):
+            ids = self.admin.zrange(self.queue.state(State.FAILED), 0, -1)
+            self.dead_letters |= {join_id(QUEUE, i.decode()) for i in ids}
+
     def wait_started(self, n: int, seconds: float = 20) -> list[Line]:
         until(lambda: len(self.ledger.starts()) >= n, seconds, f"{n} runs have started")
         return self.ledger.starts()
@@ -500,7 +507,6 @@ class Place:
     ) -> Verdict:
         v = Verdict(attempted=len(tried))
         ended_ok = {line.job_id for line in self.ledger.ends() if line.how == "ok"}
-        started = {line.job_id for line in self.ledger.starts()}
         for job_id, words in tried.items():
             job = jobs[job_id]
             acknowledged = "ACK" in words
@@ -511,7 +517,7 @@ class Place:
                 (job.state is State.SUCCEEDED and job_id in ended_ok)
                 or (job.state in unrun and job.state is not State.SUCCEEDED)
             )
-            hopeless = self.kinds.get(job_id) in ("dies", "hopeless") and job_id in started
+            hopeless = job_id in self.dead_letters
             gone = job is None and trimmed and (job_id in ended_ok or hopeless)
             good = good or gone
             v.ok += (gone and not hopeless) or (
@@ -525,6 +531,7 @@ class Place:
                     v.problems.append(f"V5 unknown submission is there and not ended: {job}")
             if not acknowledged and "UNKNOWN" not in words and job is not None:
                 v.problems.append(f"V8 refused submission is there: {job}")
+        started = {line.job_id for line in self.ledger.starts()}
         v.unexpected = sorted(started - tried.keys())
         return v
 
