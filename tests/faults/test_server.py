@@ -84,14 +84,7 @@ Fault = Callable[[Place], AbstractContextManager[None]]
 FAULTS: dict[str, Fault] = {"READONLY": readonly, "NOREPLICAS": noreplicas, "BUSY": busy}
 
 
-BUSY = pytest.mark.xfail(
-    strict=True,
-    reason="janitor.py, _queues: BUSY in a pipeline's reply becomes a TaskqError, not Unavailable: a "
-    "traceback each round, and the outage is not seen",
-)
-
-
-@pytest.mark.parametrize("word", ["READONLY", "NOREPLICAS", pytest.param("BUSY", marks=BUSY)])
+@pytest.mark.parametrize("word", ["READONLY", "NOREPLICAS", "BUSY"])
 @pytest.mark.parametrize("load", ["idle", "under load"])
 @pytest.mark.beside(seconds=22)
 def test_f46_writes_are_refused(place: Place, word: str, load: str) -> None:
