@@ -59,6 +59,18 @@ def _slow_commands(place: Place, ms: int) -> list[tuple[float, bytes]]:
 @pytest.mark.beside(seconds=30)
 def test_f40_very_many_due_at_once(place: Place) -> None:
     """F40: 8,001 jobs of one due second, 8,001 in the list of one dead worker, 10,000 cancelled in one go."""
+    # Wall time beside other tests: only what stops everybody is caught here.
+    _very_many(place, 250)
+
+
+@pytest.mark.slow_fault
+@pytest.mark.beside(seconds=60)
+def test_f40_no_command_above_50_ms(place: Place) -> None:
+    """F40 as it is written, for a quiet machine: no command takes more than 50 ms."""
+    _very_many(place, 50)
+
+
+def _very_many(place: Place, limit_ms: int) -> None:
     place.admin.config_set("slowlog-log-slower-than", 20_000)
     held = place.submit("work", 8001)
     numbers = range(1, 10)
@@ -85,8 +97,7 @@ def test_f40_very_many_due_at_once(place: Place) -> None:
         _, page = place.client.store.run(calls.purge(place.queue, ["queued"], limit=250, page=page))
     v = place.verdict(60)
     assert v.states == {State.CANCELLED: len(held) + len(later) + len(cancelled)}
-    # Wall time, on a machine that is busy with other tests: 50 ms is asked for where it is quiet.
-    slow = _slow_commands(place, 250)
+    slow = _slow_commands(place, limit_ms)
     place.note(f"{v.figures()} slowest={max(_slow_commands(place, 20), default=(0, b''))}")
     assert not slow
 
