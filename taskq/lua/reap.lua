@@ -34,6 +34,9 @@ local function verdict(id, worker, counter, reason)
     moved = moved + 1
     return true
   end
+  -- A suspect runs in a process of its own and reports its crash by itself: that the worker above it died
+  -- is a loss for it, however it died.
+  if counter == 'crashes' and job.crashes > 0 then counter = 'lost' end
   local n = job[counter] + 1
   local extra = ',"worker":"' .. harmless(worker) .. '","' .. counter .. '":' .. int_text(n) .. ',"reason":"' .. reason .. '"'
   if n >= (counter == 'crashes' and max_crashes or max_lost) and not job.cancel then

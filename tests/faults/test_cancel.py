@@ -110,11 +110,6 @@ def test_f66_timeouts_reach_everything(place: Place) -> None:
     assert place.verdict(20, rerun_allowed=lambda *_: True).ok == 8
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="child.py, _sweep: deadlines are published every 100 ms; a run that takes the GIL before that has "
-    "none for the supervisor, which then waits for ever (supervisor.py, _shows_life)",
-)
 @pytest.mark.beside(seconds=30)
 def test_f66_timeout_under_a_held_interpreter(place: Place) -> None:
     """F66: one C call that never gives the GIL back, from its first moment: the process is ended for it."""

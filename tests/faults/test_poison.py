@@ -81,11 +81,6 @@ def test_f63_what_cannot_be_read_stops_nobody(place: Place) -> None:
     assert place.ledger.starts(late)[0].at - began < 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="reap.lua, verdict: a suspect runs in a process of its own, yet the death of its child is "
-    "charged to it as a crash: three kills from outside make dead letters of innocents",
-)
 @pytest.mark.beside(seconds=30)
 def test_f62_three_kills_from_outside(place: Place) -> None:
     """F62: the process that runs them is killed three times, as by the kernel; all end well."""

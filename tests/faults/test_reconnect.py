@@ -75,11 +75,6 @@ def _outage(place: Place, relay: Relay, worker: Process, kind: str, seconds: flo
                 relay.thaw()
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="store.py, _options: socket_timeout is 10 s for every call, so a connection that vanished is "
-    "noticed after 10 s, also by the beat of a lease of 15 s",
-)
 @pytest.mark.beside(seconds=25)
 def test_f49_connections_that_never_answer_again(place: Place) -> None:
     """F49: all present connections fall silent for good, new ones work (a firewall forgot them)."""

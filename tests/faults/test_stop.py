@@ -78,11 +78,6 @@ def test_f42_stop_with_nothing_to_do(place: Place, when: str) -> None:
     _ends(place, worker, began)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="supervisor.py, _bury and run: forgetting the child in the registry is tried for 5 s, cut off by "
-    "2 s, and tried once more for 1 s: G + 5 s in all instead of G + 2 s",
-)
 @pytest.mark.beside(seconds=15)
 def test_f42_stop_while_redis_is_away(place: Place) -> None:
     """F42: with the server dead it ends as quickly, and its jobs come back by their lease."""

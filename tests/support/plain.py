@@ -125,9 +125,10 @@ class PlainQueue:
         self.calls.pop(worker, None)
         for job in self.held(worker):
             if counter != "none":
-                n = getattr(job, counter) + 1
-                setattr(job, counter, n)
-                if n >= LIMITS[counter] and not job.cancel:
+                charged = "lost" if job.crashes > 0 else counter
+                n = getattr(job, charged) + 1
+                setattr(job, charged, n)
+                if n >= LIMITS[charged] and not job.cancel:
                     self.end(job, "failed")
                     continue
             self.requeue(job)

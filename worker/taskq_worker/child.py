@@ -29,7 +29,7 @@ from taskq_worker.control import Channel
 from taskq_worker.executors import CoroutineExecutor, Executor, ProcessExecutor, ThreadExecutor
 from taskq_worker.lane import MAX_SLOTS, Lane
 from taskq_worker.loader import load_app, queues_of, schemas_of
-from taskq_worker.options import EXIT_CONFIG, EXIT_STUBBORN, ChildOptions
+from taskq_worker.options import EXIT_CONFIG, EXIT_STUBBORN, STUBBORN_SECONDS, ChildOptions
 from taskq_worker.outcome import error_json, failed
 from taskq_worker.reporter import Reporter
 from taskq_worker.runner import Runner
@@ -40,8 +40,6 @@ from taskq_worker.shared import SharedPage
 logger = logging.getLogger("taskq.worker")
 
 SWEEP_SECONDS = 0.1
-STUBBORN_SECONDS = 5.0
-"""How long a run that was asked to stop may go on before the process is given up to end it."""
 
 
 class Child:
@@ -148,7 +146,9 @@ class Child:
         )
 
     def _store(self, keys: Keys) -> AsyncStore:
-        store = AsyncStore.from_url(self._settings.redis_url, keys)
+        # A connection that has gone silent must be noticed, and a fresh one tried, within a lease.
+        patience = max(2.0, min(10.0, self._settings.lease_seconds / 3))
+        store = AsyncStore.from_url(self._settings.redis_url, keys, socket_timeout=patience)
         self._stores.append(store)
         return store
 
@@ -327,7 +327,7 @@ class Child:
             self._reporter.flush(), *(lane.committer.flushed() for lane in self._lanes)
         )
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(2.0):
+            async with asyncio.timeout(1.0):
                 await flush
 
     def _awaited(self) -> list[Run]:

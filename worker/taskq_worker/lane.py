@@ -5,6 +5,7 @@ A list of running ids is walked when one leaves it, so a worker id should not ho
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,7 @@ from taskq.store import AsyncStore
 from taskq.tasks import Task
 from taskq_worker.committer import Committer
 from taskq_worker.fetcher import Fetcher
+from taskq_worker.options import STUBBORN_SECONDS
 from taskq_worker.outcome import of_exception
 from taskq_worker.reporter import Reporter
 from taskq_worker.runner import Runner
@@ -71,6 +73,7 @@ class Lane:
 
     def start_jobs(self, seat: Seat, worker: str, jobs: Sequence[Claimed]) -> None:
         """Starts what was claimed, or hands it back when the lane is stopping."""
+        earliest = math.inf
         for claimed in jobs:
             task = self._tasks[claimed.job_type]
             timeout_ms = claimed.timeout_ms
@@ -91,6 +94,8 @@ class Lane:
             if not claimed.suspect:
                 # A suspect may have to wait for its turn: its clock starts with its process.
                 run.start_clock()
+                if run.deadline is not None and run.deadline < earliest:
+                    earliest = run.deadline
             older = seat.find(claimed.ulid)
             if seat.worker == worker:
                 seat.running[claimed.ulid] = run
@@ -102,6 +107,8 @@ class Lane:
                 self._over(run)
             else:
                 run.task = asyncio.create_task(self._run(run, older))
+        if earliest < math.inf:
+            seat.bring_forward(earliest + STUBBORN_SECONDS)
         seat.publish()
 
     async def _run(self, run: Run, older: Run | None) -> None:

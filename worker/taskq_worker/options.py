@@ -5,6 +5,8 @@ from typing import Any, ClassVar
 
 EXIT_CONFIG = 78
 """The application cannot be loaded: starting another child would not help."""
+STUBBORN_SECONDS = 5.0
+"""How long a run that was asked to stop may go on before the process is given up to end it."""
 EXIT_STUBBORN = 75
 """Some run could not be stopped; the others were ended or handed back."""
 

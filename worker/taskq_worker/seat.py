@@ -59,6 +59,10 @@ class Seat:
         runs = [*self.running.values(), *self.committing.values()]
         return [(r.claimed.ulid, r.claimed.fence) for r in runs if r.worker == self.worker]
 
+    def bring_forward(self, deadline: float) -> None:
+        """Tells the supervisor of a deadline before the job starts."""
+        self._page.bring_forward(deadline)
+
     def publish(self) -> None:
         """Tells the supervisor what is held.
 

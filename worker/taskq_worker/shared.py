@@ -33,11 +33,19 @@ class SharedPage:
     def __init__(self, fd: int) -> None:
         self._map = mmap.mmap(fd, SIZE)
         self._ticks = 0
+        self._earliest = 0.0
 
     def tick(self, earliest_deadline: float) -> None:
         """The loop is alive; ``earliest_deadline`` in monotonic seconds, 0 for none."""
         self._ticks += 1
+        self._earliest = earliest_deadline
         _HEADER.pack_into(self._map, 0, self._ticks, earliest_deadline)
+
+    def bring_forward(self, deadline: float) -> None:
+        """Notes a deadline before its job starts: its first step may be one call that never ends."""
+        if self._earliest == 0 or deadline < self._earliest:
+            self._earliest = deadline
+            _HEADER.pack_into(self._map, 0, self._ticks, deadline)
 
     def set_seat(self, seat: int, running: int, under_way: int) -> None:
         _SEAT.pack_into(self._map, _HEADER.size + seat * _SEAT.size, running, under_way)

@@ -73,7 +73,7 @@ class Supervisor:
         self._processes = processes
         self._keys = Keys(settings.namespace)
         self._store = AsyncStore.from_url(settings.redis_url, self._keys)
-        self._blocking = AsyncStore.from_url(settings.redis_url, self._keys)
+        self._blocking = AsyncStore.from_url(settings.redis_url, self._keys, socket_timeout=3.0)
         self._registry = Registry(self._store, ttl_seconds=max(30.0, 3 * settings.lease_seconds))
         self._janitor = Janitor(
             self._store,
@@ -86,6 +86,8 @@ class Supervisor:
         self._starting = asyncio.Lock()
         """Held while a child is started: until it is a member it must not be taken for an orphan."""
         self._failure: str | None = None
+        self._forgotten: list[str] = []
+        """Children that ended in the stop, to leave the registry."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._keepers: set[asyncio.Task[None]] = set()
         """One per place of a child."""
@@ -137,8 +139,8 @@ class Supervisor:
         await self._stop_children()
         await end_tasks(*self._tasks)
         with contextlib.suppress(TaskqError, TimeoutError):
-            async with asyncio.timeout(1.0):
-                await self._registry.forget(*(m.name for m in self._members))
+            async with asyncio.timeout(0.3):
+                await self._registry.forget(*self._forgotten)
         for store in (self._store, self._beat_store, self._blocking):
             with contextlib.suppress(Exception):
                 await store.close()
@@ -276,6 +278,10 @@ class Supervisor:
                     reaped.jobs,
                     member.process.pid,
                 )
+        if self._stopping.is_set():
+            # All at once at the end: a server that is away must not be waited for again and again.
+            self._forgotten.append(member.name)
+            return
         with contextlib.suppress(TaskqError):
             await self._registry.forget(member.name)
 
@@ -285,14 +291,14 @@ class Supervisor:
         since = time.monotonic()
         while True:
             try:
-                async with asyncio.timeout(1.0 if self._stopping.is_set() else None):
+                async with asyncio.timeout(0.6 if self._stopping.is_set() else None):
                     return await self._store.once(call)
             except Exception as error:
                 failure = understand(error)
                 self._throttle.warning("cannot hand jobs back, will try again: %s", failure)
                 if not isinstance(failure, Unavailable) and tries > 5:
                     return None
-            if self._stopping.is_set() and time.monotonic() - since > 1.0:
+            if self._stopping.is_set() and time.monotonic() - since > 0.4:
                 return None
             await asyncio.sleep(retry_delay(tries))
             tries += 1
