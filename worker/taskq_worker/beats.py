@@ -82,32 +82,39 @@ class Beats:
                     await self._nudge.wait()
 
     async def _beat(self) -> None:
-        by_queue: dict[str, list[tuple[Member, SeatRecord, int, int]]] = {}
+        by_queue: dict[str, list[tuple[Member, SeatRecord, tuple[int, int, int]]]] = {}
         for member in self._members:
             if not self._shows_life(member):
                 continue
             for seat in member.seats.values():
-                running, under_way = member.process.page.seat(seat.number)
-                if running or under_way:
-                    by_queue.setdefault(seat.queue, []).append((member, seat, running, under_way))
+                held = member.process.page.seat(seat.number)
+                if held[0] or held[1]:
+                    by_queue.setdefault(seat.queue, []).append((member, seat, held))
         for queue, beats in by_queue.items():
-            items = [(seat.worker, self._lease_ms, running) for _, seat, running, _ in beats]
+            items = [(seat.worker, self._lease_ms, running) for _, seat, (running, _, _) in beats]
             answers = await self._store.once(calls.heartbeat(self._keys.queue(queue), items))
-            for (member, seat, running, under_way), beat in zip(beats, answers, strict=True):
-                await self._answered(member, seat, running + under_way, beat)
+            for (member, seat, held), beat in zip(beats, answers, strict=True):
+                await self._answered(member, seat, held, beat)
         for member in self._members:
             if member.ready:
                 await self.tell(member)
 
-    async def _answered(self, member: Member, seat: SeatRecord, held: int, beat: Any) -> None:
+    async def _answered(
+        self, member: Member, seat: SeatRecord, held: tuple[int, int, int], beat: Any
+    ) -> None:
         if member.seats.get(seat.number) is not seat:
             return
+        running, under_way, ended = held
         if beat.status == "LOST":
+            if member.process.page.seat(seat.number)[2] != ended:
+                # A job has ended while the beat was on its way: its list may be empty for that. An id that
+                # really is lost will be so at the next beat, and its claims are refused meanwhile.
+                return
             await self._replace_id(member, seat.number, seat.worker)
             return
         if beat.cancel:
             member.process.channel.send("cancel", seat=seat.number, ids=list(beat.cancel))
-        seat.off_beats = seat.off_beats + 1 if beat.length != held else 0
+        seat.off_beats = seat.off_beats + 1 if beat.length != running + under_way else 0
         if seat.off_beats >= 2:
             seat.off_beats = 0
             member.process.channel.send("reconcile", seat=seat.number)

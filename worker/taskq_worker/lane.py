@@ -132,6 +132,7 @@ class Lane:
         run.over.set()
         del self.runs[run.context]
         run.seat.drop(run)
+        run.seat.ended += 1
         if not run.written_off:
             run.seat.committing[run.claimed.fence + run.claimed.ulid] = run
             self.committer.add(run)

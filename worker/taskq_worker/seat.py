@@ -28,6 +28,8 @@ class Seat:
         """Runs whose id was lost, until they are over."""
         self.committing: dict[str, Run] = {}
         self.calls_under_way = 0
+        self.ended = 0
+        """Runs that are over; told before their reports are sent."""
         self._page = page
 
     def take_id(self, worker: str) -> None:
@@ -70,7 +72,10 @@ class Seat:
         already, so it must count as 'under way' by then, not as running.
         """
         self._page.set_seat(
-            self.number, len(self.running), len(self.committing) + self.calls_under_way
+            self.number,
+            len(self.running),
+            len(self.committing) + self.calls_under_way,
+            self.ended,
         )
 
 

@@ -10,7 +10,7 @@ import struct
 import tempfile
 
 _HEADER = struct.Struct("<Qd")  # ticks, earliest deadline (monotonic seconds, 0: none)
-_SEAT = struct.Struct("<II")  # jobs running, a claim or report under way
+_SEAT = struct.Struct("<III")  # jobs running, claims and reports under way, jobs ended so far
 MAX_SEATS = 4096
 SIZE = _HEADER.size + MAX_SEATS * _SEAT.size
 
@@ -47,8 +47,9 @@ class SharedPage:
             self._earliest = deadline
             _HEADER.pack_into(self._map, 0, self._ticks, deadline)
 
-    def set_seat(self, seat: int, running: int, under_way: int) -> None:
-        _SEAT.pack_into(self._map, _HEADER.size + seat * _SEAT.size, running, under_way)
+    def set_seat(self, seat: int, running: int, under_way: int, ended: int) -> None:
+        at = _HEADER.size + seat * _SEAT.size
+        _SEAT.pack_into(self._map, at, running, under_way, ended & 0xFFFFFFFF)
 
     @property
     def ticks(self) -> int:
@@ -58,10 +59,11 @@ class SharedPage:
     def earliest_deadline(self) -> float:
         return float(_HEADER.unpack_from(self._map, 0)[1])
 
-    def seat(self, seat: int) -> tuple[int, int]:
-        """(jobs running, jobs held or claims under way besides)."""
-        running, under_way = _SEAT.unpack_from(self._map, _HEADER.size + seat * _SEAT.size)
-        return int(running), int(under_way)
+    def seat(self, seat: int) -> tuple[int, int, int]:
+        """(jobs running, jobs held or claims under way besides, jobs ended so far)."""
+        at = _HEADER.size + seat * _SEAT.size
+        running, under_way, ended = _SEAT.unpack_from(self._map, at)
+        return int(running), int(under_way), int(ended)
 
     def close(self) -> None:
         self._map.close()
