@@ -30,15 +30,16 @@ from taskq import calls, codec
 from taskq.app import CallNext, TaskQ
 from taskq.calls import Call, Failure, Success
 from taskq.client import AsyncClient, SyncClient
-from taskq.context import Cancel, Context, Retry, Snooze
+from taskq.context import Context
 from taskq.embedded import EmbeddedServer
-from taskq.errors import ConfigError, InvalidInput, LeaseLost, TaskqError
+from taskq.errors import ConfigError, LeaseLost, TaskqError
 from taskq.ids import UlidFactory, join_id
 from taskq.keys import Keys, QueueKeys
 from taskq.model import Claimed
 from taskq.states import State
 from taskq.store import AsyncStore, Store, connect, connect_async
 from taskq.tasks import Task
+from taskq.verdict import Verdict, error_json, judge, policy
 
 __all__ = ["InlineWorker", "Ran", "running"]
 
@@ -258,19 +259,17 @@ class _Run:
                 task.defaults.keep_payload,
             )
             return calls.finish(keys, worker, [success])
-        if isinstance(error, Snooze):
-            naps = [(job.ulid, job.fence, max(0, round(error.seconds * 1000)))]
-            return calls.snooze(keys, worker, naps)
-        attempts = task.defaults.max_attempts if job.max_attempts is None else job.max_attempts
-        final = isinstance(error, (Cancel, InvalidInput)) or reason == "cancelled"
-        if final or getattr(error, "retryable", True) is False:
-            attempts = 0
-        delay_ms = task.defaults.backoff.delay_ms(job.failures + 1)
-        if isinstance(error, Retry) and error.after is not None:
-            delay_ms = round(error.after * 1000)
-        kind = "Timeout" if reason == "timeout" else type(error).__name__
-        text = json.dumps({"type": kind, "message": _text(error)[:2000]}, ensure_ascii=False)
-        failure = Failure(job.ulid, job.fence, text.encode(errors="replace"), delay_ms, attempts)
+        if reason == "cancelled" and isinstance(error, asyncio.CancelledError):
+            return calls.release(keys, worker, [(job.ulid, job.fence)], "cancelled")
+        verdict = judge(error)
+        if reason == "timeout":
+            verdict = Verdict("failed", error_json("Timeout", str(error), None))
+        if verdict.kind == "snoozed":
+            return calls.snooze(
+                keys, worker, [(job.ulid, job.fence, round((verdict.after or 0) * 1000))]
+            )
+        delay_ms, attempts = policy(job, task, retry=verdict.retry, after=verdict.after)
+        failure = Failure(job.ulid, job.fence, verdict.error.encode(), delay_ms, attempts)
         return calls.fail(keys, worker, [failure])
 
     def _tell(self, kind: str, message: dict[str, Any]) -> None:
@@ -288,13 +287,6 @@ class _Run:
                 self._lines_sent += 1
                 line = (ulid, fence, self._lines_sent, data)
                 await self._worker._run(calls.log(self._keys, worker, [line]))
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:
-        return f"<{type(error).__name__}, whose text cannot be had>"
 
 
 async def _execute(task: Task[Any, Any], kwargs: dict[str, Any]) -> Any:

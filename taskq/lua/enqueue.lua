@@ -8,7 +8,7 @@
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         id str, job_type str, payload bytes, priority int, options json
 -- REPLY  per item     QUEUED | SCHEDULED | EXISTS | CONFLICT | UNIQUE | FULL | TOO_MANY_TYPES | EXPIRED | BROKEN_KEY
--- @include _clock _config _stats _bulk _lines _types _ended _later
+-- @include _clock _config _stats _bulk _lines _due _types _ended _later
 local max_depth, depth = tonumber(CONFIG[4]) or 0, 0
 if max_depth > 0 then
   local types = waiting_types()
@@ -138,17 +138,8 @@ for i = 1, item_count do
   replies[i] = store(i, id, job_type, payload, priority, options == '' and NONE or cjson.decode(options))
 end
 flush_lines()
-if #scheduled_adds > 0 then
-  local head = redis.call('ZRANGE', prefix .. 'scheduled', 0, 0, 'WITHSCORES')
-  bulk('ZADD', prefix .. 'scheduled', scheduled_adds)
-  for job_type, due in pairs(later_due) do keep_later(job_type, due) end
-  -- A new earliest due time must reach workers that sleep until the old one.
-  local first = redis.call('ZRANGE', prefix .. 'scheduled', 0, 0)[1]
-  if first ~= head[1] then
-    local job_type = redis.call('HGET', prefix .. 'job:' .. first, 'type')
-    if job_type then wake(job_type, 1) end
-  end
-end
+due_add('scheduled', scheduled_adds)
+for job_type, due in pairs(later_due) do keep_later(job_type, due) end
 if stored > 0 then count('enqueued', stored) end
 flush_stats()
 return replies

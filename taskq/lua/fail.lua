@@ -9,7 +9,7 @@
 -- ITEMS  item         id str, fence str, error json, delay_ms int, max_attempts int
 -- REPLY  per item     RETRYING | FAILED | CANCELLED | STALE | GONE | BROKEN
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _job _ended _close _trim _leave
+-- @include _clock _config _stats _bulk _history _lines _due _job _ended _close _trim _leave
 local replies, retrying = {}, {}
 if not readable_zset('retrying') then return redis.error_reply('BROKEN_KEY retrying') end
 for i = 1, item_count do
@@ -33,7 +33,7 @@ for i = 1, item_count do
         history(id, 'failed', detail)
         close(id, job, 'failed', { 'failures', failures, 'error', error })
         replies[i] = 'FAILED'
-        else
+      else
         replies[i] = 'BROKEN'
       end
     else
@@ -56,7 +56,7 @@ for i = 1, item_count do
     end
   end
 end
-if #retrying > 0 then bulk('ZADD', prefix .. 'retrying', retrying) end
+due_add('retrying', retrying)
 flush_closed()
 trim_grown(closed)
 flush_stats()

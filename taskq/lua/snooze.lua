@@ -7,7 +7,7 @@
 -- ITEMS  item         id str, fence str, delay_ms int
 -- REPLY  per item     SCHEDULED | CANCELLED | STALE | GONE | BROKEN
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _job _close _leave
+-- @include _clock _config _stats _bulk _history _lines _due _job _close _leave
 local replies, adds = {}, {}
 if not readable_zset('scheduled') then return redis.error_reply('BROKEN_KEY scheduled') end
 for i = 1, item_count do
@@ -35,7 +35,7 @@ for i = 1, item_count do
   end
   replies[i] = why
 end
-if #adds > 0 then bulk('ZADD', prefix .. 'scheduled', adds) end
+due_add('scheduled', adds)
 flush_closed()
 flush_stats()
 return replies

@@ -43,6 +43,7 @@ def test_f64_cancel_in_every_state(place: Place) -> None:
         place.client.cancel("default:" + "0" * 26)
     until(lambda: place.state(running) == "cancelled", 5, "it is stopped")
     assert time.monotonic() - began < 2
+    assert place.job(running).failures == 0, "to be cancelled is not to fail"
     place.admin.hdel(place.queue.config, "paused")
     worker.stop()
     place.worker("-c", "5")

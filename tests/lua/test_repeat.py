@@ -215,6 +215,7 @@ def test_r29_whatever_makes_work_claimable_leaves_wake_tokens(bench: Bench) -> N
     bench.release(a)
     assert woken() == 1, "release"
     bench.fail(b, delay_ms=SECOND)
+    assert woken() == 1, "a retry that is due before all others"
     bench.wait(2 * SECOND)
     bench.promote()
     assert woken() == 1, "promote"
@@ -235,6 +236,20 @@ def test_r29_whatever_makes_work_claimable_leaves_wake_tokens(bench: Bench) -> N
     assert woken() == 0, "not the first: nobody sleeps past it"
     bench.edit("later", run_at_ms=int(bench.now) + SECOND)
     assert woken() == 1, "an earlier due time"
+
+
+@pytest.mark.parametrize("how", ["fail", "snooze"])
+def test_r29_an_earlier_due_time_wakes_who_sleeps_until_a_later_one(bench: Bench, how: str) -> None:
+    """Whether a submission, a failure or a nap brings it."""
+    waits = {"fail": bench.fail, "snooze": bench.snooze}[how]
+    bench.add("a", "b", "c")
+    first, second, third = bench.take(most=3)
+    for job, delay_ms, tokens in ((first, HOUR, 1), (second, 2 * HOUR, 0), (third, MINUTE, 1)):
+        waits(job, delay_ms=delay_ms)
+        assert bench.tokens() == tokens, f"in {delay_ms} ms"
+        bench.redis.delete(bench.keys.wake(TYPE))
+    waits(third, delay_ms=MINUTE)
+    assert bench.tokens() == 0, "said twice"
 
 
 def test_r29_wake_tokens_are_bounded_and_end_with_the_line(bench: Bench) -> None:

@@ -752,24 +752,27 @@ def fill(place: Place, n: int = 1000) -> None:
 
 
 @contextmanager
-def loading(place: Place, seconds: float) -> Iterator[None]:
-    """The server loads its data for about so long; needs ``fill``."""
-    keys = 1000
+def loading(place: Place) -> Iterator[None]:
+    """The server loads its data for as long as the block lasts; needs ``fill``."""
 
     def reload() -> None:
         with contextlib.suppress(redis.RedisError), _admin(place, socket_timeout=120) as client:
             client.execute_command("DEBUG", "RELOAD")
 
     with place.outage(), _admin(place) as client:
-        client.config_set("key-load-delay", int(seconds * 1e6 / keys))
+        # Longer than any block: the delay is taken away at its end, which the server obeys while it loads.
+        client.config_set("key-load-delay", 60_000)
         client.config_set("loading-process-events-interval-bytes", 1024)
         reloader = threading.Thread(target=reload, daemon=True)
         reloader.start()
-        until(lambda: _answers(client, "LOADING"), 10, "the server is loading")
-        yield
-        reloader.join(seconds + 30)
-        until(lambda: not _answers(client, "LOADING"), seconds + 30, "it is loaded")
-        client.config_set("key-load-delay", 0)
+        try:
+            until(lambda: _answers(client, "LOADING"), 10, "the server is loading")
+            yield
+            assert _answers(client, "LOADING"), "the server was loading until the end"
+        finally:
+            client.config_set("key-load-delay", 0)
+            reloader.join(30)
+            until(lambda: not _answers(client, "LOADING"), 30, "it is loaded")
 
 
 @contextmanager

@@ -25,12 +25,13 @@ from taskq.keys import Keys
 from taskq.log import configure_logging
 from taskq.settings import Settings
 from taskq.store import AsyncStore
+from taskq.verdict import error_json
 from taskq_worker.control import Channel
 from taskq_worker.executors import CoroutineExecutor, Executor, ProcessExecutor, ThreadExecutor
 from taskq_worker.lane import MAX_SLOTS, Lane
 from taskq_worker.loader import load_app, queues_of, schemas_of
 from taskq_worker.options import EXIT_CONFIG, EXIT_STUBBORN, STUBBORN_SECONDS, ChildOptions
-from taskq_worker.outcome import error_json, failed
+from taskq_worker.outcome import failed
 from taskq_worker.reporter import Reporter
 from taskq_worker.runner import Runner
 from taskq_worker.runs import Run

@@ -71,14 +71,17 @@ class Committer:
                 seat.publish()
 
     def _calls(self, batch: list[Run]) -> "list[tuple[Call[list[str]], list[Run]]]":
-        groups: dict[tuple[str, str, type], list[Run]] = {}
+        groups: dict[tuple[str, str, type, str], list[Run]] = {}
         for run in batch:
             if isinstance(run.outcome, Dropped):
                 self._acknowledged(run)
             else:
-                groups.setdefault((run.seat.queue, run.worker, type(run.outcome)), []).append(run)
+                # A hand-back names one reason for all of its call.
+                reason = run.outcome.reason if isinstance(run.outcome, Released) else ""
+                key = (run.seat.queue, run.worker, type(run.outcome), reason)
+                groups.setdefault(key, []).append(run)
         out = []
-        for (_, worker, _), runs in groups.items():
+        for (_, worker, _, _), runs in groups.items():
             out += [(_call(worker, part), part) for part in _bounded(runs)]
         return out
 
@@ -106,6 +109,8 @@ class Committer:
                 logger.warning("job %s: late report refused, it is no longer ours", run.job_id)
             elif isinstance(run.outcome, (Failed, Crashed)):
                 _log_end(run, run.outcome, word)
+            elif word == "CANCELLED":
+                logger.info("%s %s cancelled", run.job_id, run.claimed.job_type)
             elif word == "BROKEN":
                 logger.error("job %s: its keys are broken, run `taskq doctor`", run.job_id)
             self._acknowledged(run)

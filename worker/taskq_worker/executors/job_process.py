@@ -22,8 +22,8 @@ from taskq.context import Context
 from taskq.log import configure_logging
 from taskq.settings import Settings
 from taskq.tasks import Task
+from taskq.verdict import judge
 from taskq_worker.loader import load_app
-from taskq_worker.outcome import judge
 from taskq_worker.results import encode_result
 
 

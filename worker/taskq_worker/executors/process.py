@@ -16,10 +16,11 @@ from typing import Any
 
 import psutil
 
+from taskq.verdict import RemoteError, Verdict
 from taskq_worker.control import Channel
 from taskq_worker.executors import job_process
 from taskq_worker.executors.base import Order
-from taskq_worker.outcome import ProcessDied, RemoteError, Verdict
+from taskq_worker.outcome import ProcessDied
 from taskq_worker.process import describe_exit
 from taskq_worker.results import EncodedResult
 
