@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from taskq import calls
+from taskq.durable import require_durable, require_durable_sync
 from taskq.errors import (
     BrokenKey,
     IdempotencyConflict,
@@ -188,6 +189,8 @@ class AsyncClient:
     async def submit(self, queue: str, spec: JobSpec) -> Enqueued:
         """Stores one job; concurrent calls share a round trip. Raises what ``refusal`` says."""
         calls.check_spec(spec)
+        if spec.durable:
+            await require_durable(self.store)
         batcher = self._batchers.get(queue)
         if batcher is None:
             batcher = self._batchers[queue] = _Batcher(self.store, queue)
@@ -201,6 +204,8 @@ class AsyncClient:
         """Stores many jobs; answers an outcome each and raises only when a call itself failed."""
         for spec in specs:
             calls.check_spec(spec)
+        if any(spec.durable for spec in specs):
+            await require_durable(self.store)
         out: list[Enqueued] = []
         for chunk in chunks(specs):
             out += await submit_specs(self.store, queue, chunk)
@@ -297,6 +302,8 @@ class SyncClient:
         """Stores many jobs; answers an outcome each and raises only when a call itself failed."""
         for spec in specs:
             calls.check_spec(spec)
+        if any(spec.durable for spec in specs):
+            require_durable_sync(self.store)
         self.store.know_queue(queue)
         out: list[Enqueued] = []
         for chunk in chunks(specs):

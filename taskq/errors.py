@@ -25,6 +25,7 @@ metrics count. The text says what went wrong and what to do about it::
     ├── ResultTimeout             result_timeout         result(timeout=..) ran out
     ├── Unavailable               redis_unavailable      Redis away, loading, busy or read-only
     │   └── OutOfMemory           redis_out_of_memory    Redis refuses new work until memory is freed
+    ├── DurableUnsupported        durable_unsupported    the server cannot promise that a job is on disk
     └── BrokenKey                 broken_key             a key has the wrong type; run doctor
 
 Two more live at the edge, and no call of the library raises them: ``taskq_api.serve.BindError`` (``bind``,
@@ -224,6 +225,12 @@ class OutOfMemory(Unavailable):
 
     def __init__(self, message: str) -> None:
         super().__init__(message, reason="oom")
+
+
+class DurableUnsupported(TaskqError):
+    """The server is not set up so that its answer means that a job is on disk. Nothing was stored."""
+
+    code = "durable_unsupported"
 
 
 class BrokenKey(TaskqError):

@@ -12,7 +12,8 @@ class JobSpec:
 
     ``payload`` is JSON text. Times ending in ``_ms`` are milliseconds; ``run_at_ms`` and
     ``expires_at_ms`` count from the Unix epoch, the others from the moment of storing.
-    ``check`` marks a submission that may be a repeat of an older one.
+    ``check`` marks a submission that may be a repeat of an older one; ``durable`` one whose answer must mean
+    that it is on disk. Neither is stored.
     """
 
     id: str
@@ -31,6 +32,7 @@ class JobSpec:
     keep_payload: bool = False
     retried_from: str | None = None
     check: bool = False
+    durable: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,6 +156,17 @@ class Store:
                     raise failure from error
                 time.sleep(pause)
 
+    def pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Plain reads in one round trip; an error of a single command stands in its place."""
+
+        def action() -> list[Any]:
+            pipe = self.redis.pipeline(transaction=False)
+            for command in commands:
+                pipe.execute_command(*command)
+            return list(pipe.execute(raise_on_error=False))
+
+        return self.retrying(action)
+
     def know_queue(self, queue: str) -> None:
         """Enters the queue in the registry before its first job: janitors find their work by it."""
         if queue not in self._known_queues:

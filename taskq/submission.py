@@ -23,7 +23,8 @@ class SubmitOptions:
 
     Seconds: ``delay`` from now, ``expires`` (how long it may wait), ``timeout`` (0: none), ``result_ttl``.
     ``run_at`` needs a time zone. ``unique_key``: while a job with it lives, another is refused
-    (``UniqueHeld``). ``idempotency_key``: the same key and body again is the same job.
+    (``UniqueHeld``). ``idempotency_key``: the same key and body again is the same job. ``durable``: answered
+    when the job is on disk; ``DurableUnsupported`` where the server cannot promise that.
     """
 
     queue: str | None = None
@@ -37,6 +38,7 @@ class SubmitOptions:
     keep_payload: bool | None = None
     unique_key: str | None = None
     idempotency_key: str | None = None
+    durable: bool = False
 
 
 class SubmitKwargs(TypedDict, total=False):
@@ -53,6 +55,7 @@ class SubmitKwargs(TypedDict, total=False):
     keep_payload: bool
     unique_key: str
     idempotency_key: str
+    durable: bool
 
 
 _NAMES = frozenset(field.name for field in fields(SubmitOptions))
@@ -136,6 +139,7 @@ def make_spec(
         result_ttl_ms=result_ttl,
         keep_payload=bool(options.keep_payload),
         check=key is not None,
+        durable=options.durable,
     )
 
 

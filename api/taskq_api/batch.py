@@ -45,6 +45,8 @@ class Batch:
     def __init__(self, new_ulid: Callable[[], str], owner: str) -> None:
         self._new_ulid = new_ulid
         self._owner = owner
+        self.durable = False
+        """Whether an item asks for it."""
         self._outcomes: list[dict[str, Any]] = []
         self._wanted: dict[str, list[tuple[int, JobSpec]]] = {}
 
@@ -60,6 +62,7 @@ class Batch:
                 outcome = _refused(describe(error))
             else:
                 self._wanted.setdefault(queue, []).append((i, spec))
+                self.durable = self.durable or spec.durable
             self._outcomes.append(outcome)
 
     def _spec(self, item: Any) -> tuple[str, JobSpec]:

@@ -51,6 +51,7 @@ CODES: dict[str, tuple[int, str]] = {
     "taskq_error": (500, "Something went wrong inside"),
     "broken_key": (500, "Stored data is broken: an operator has to run `taskq doctor`"),
     "not_ready": (503, "Not ready to serve"),
+    "durable_unsupported": (503, "The server cannot promise that a job is on disk"),
     "redis_unavailable": (503, "Redis cannot be used now"),
     "redis_out_of_memory": (503, "Redis is full and takes no new work"),
 }

@@ -44,6 +44,7 @@ from taskq.submission import SubmitOptions, make_spec
 @click.option("--max-attempts", type=int, metavar="N", help="Failures until it is a dead letter.")
 @click.option("--timeout", type=float, metavar="SECONDS", help="Longest run; 0 for none.")
 @click.option("--expires", type=float, metavar="SECONDS", help="Longest wait for a worker.")
+@click.option("--durable", is_flag=True, help="Answer only when the job is on disk.")
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @click.option("--wait-timeout", type=float, metavar="SECONDS", help="Wait no longer than this.")
 @json_option

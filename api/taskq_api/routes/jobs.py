@@ -8,6 +8,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from taskq import codec
 from taskq.aio import end_tasks
+from taskq.durable import require_durable
 from taskq.errors import JobNotFound, ResultExpired
 from taskq.ids import check_job_type, join_id
 from taskq.inspector import STATE_ORDER
@@ -70,6 +71,7 @@ _KEY_PARAMETER = {
         "unique_held",
         "queue_full",
         "redis_out_of_memory",
+        "durable_unsupported",
         *REDIS,
         headers={201: _LOCATION},
     ),
@@ -111,16 +113,19 @@ async def _answer_job(
 
 @router.post(
     "/jobs/batch",
-    responses=answers({200: BatchAnswer}, *BODY, *REDIS),
+    responses=answers({200: BatchAnswer}, *BODY, "durable_unsupported", *REDIS),
     openapi_extra=body(BatchRequest),
 )
 async def submit_batch(request: Request) -> Response:
     """Stores up to 1,000 jobs, each for itself; answers what became of each, in the order given. The
-    answer is 200 also if jobs were refused: look at `refused`."""
+    answer is 200 also if jobs were refused: look at `refused`. Where one asks for `durable` and the server
+    cannot promise it, nothing is stored."""
     its = services(request)
     envelope = parse(BatchEnvelope, await read_json(request))
     batch = Batch(its.new_ulid, request.scope.get(OWNER, ""))
     batch.take(envelope.jobs)
+    if batch.durable:
+        await require_durable(its.client.store)
     for queue in batch.queues():
         await batch.store(its.client, queue)
         its.janitor.serve(queue)

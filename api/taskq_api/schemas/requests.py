@@ -101,6 +101,12 @@ class JobRequest(BaseModel):
         "unique_held). No braces or control characters",
     )
 
+    durable: bool = Field(
+        default=False,
+        description="answer only when the job is on disk. Needs a server with `appendfsync always`; "
+        "else 503 durable_unsupported, and nothing is stored. Default false",
+    )
+
     def options(self, idempotency_key: str | None) -> SubmitOptions:
         """Everything but type and payload, as the library takes it."""
         return SubmitOptions(
@@ -115,6 +121,7 @@ class JobRequest(BaseModel):
             keep_payload=self.keep_payload,
             unique_key=self.unique_key,
             idempotency_key=idempotency_key,
+            durable=self.durable,
         )
 
 
