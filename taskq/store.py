@@ -160,7 +160,7 @@ class Store:
         """Plain reads in one round trip; an error of a single command stands in its place."""
 
         def action() -> list[Any]:
-            pipe = self.redis.pipeline(transaction=False)
+            pipe: Any = self.redis.pipeline(transaction=False)
             for command in commands:
                 pipe.execute_command(*command)
             return list(pipe.execute(raise_on_error=False))
