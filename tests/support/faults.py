@@ -113,13 +113,19 @@ def _line(w: list[str]) -> Line:
 
 
 class Process:
-    """A ``taskq`` command in a session of its own."""
+    """A ``taskq`` command in a session of its own; ``prefix`` says on which host."""
 
-    def __init__(self, arguments: Sequence[str], environment: dict[str, str], log: Path) -> None:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: dict[str, str],
+        log: Path,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.log = log
         with log.open("ab") as out:
             self.popen = subprocess.Popen(
-                [sys.executable, "-c", COMMAND, *arguments],
+                [*prefix, sys.executable, "-c", COMMAND, *arguments],
                 env=environment,
                 stdout=out,
                 stderr=out,
@@ -271,16 +277,23 @@ class Place:
             **more,
         }
 
-    def process(self, *arguments: str, **environment: str) -> Process:
+    def process(self, *arguments: str, prefix: Sequence[str] = (), **environment: str) -> Process:
         with self._lock:
             log = self.folder / f"process-{len(self.processes)}.log"
-            process = Process(arguments, self.environment(**environment), log)
+            process = Process(arguments, self.environment(**environment), log, prefix)
             self.processes.append(process)
         return process
 
-    def worker(self, *arguments: str, ready: bool = True, **environment: str) -> Process:
+    def worker(
+        self,
+        *arguments: str,
+        ready: bool = True,
+        prefix: Sequence[str] = (),
+        **environment: str,
+    ) -> Process:
         """Starts a worker; with ``ready`` waits until it is registered."""
-        process = self.process("worker", "-A", "support.faultapp:app", *arguments, **environment)
+        words = ("worker", "-A", "support.faultapp:app", *arguments)
+        process = self.process(*words, prefix=prefix, **environment)
         if ready:
             self.wait_ready(process)
         return process
@@ -301,8 +314,8 @@ class Place:
         owners = [self.admin.hget(self.keys.worker(i.decode()), "supervisor_pid") for i in ids]
         return str(worker.pid).encode() in owners
 
-    def api(self) -> "Api":
-        process = self.process("api", "--port", "0")
+    def api(self, *, prefix: Sequence[str] = (), **environment: str) -> "Api":
+        process = self.process("api", "--port", "0", prefix=prefix, **environment)
         until(lambda: "listening on" in process.text(), 60, "the API listens")
         line = next(line for line in process.text().splitlines() if "listening on" in line)
         return Api(process, "http://" + line.split("http://")[1].split()[0])
