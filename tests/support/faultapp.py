@@ -20,6 +20,11 @@ NOW = Backoff(base_seconds=0, cap_seconds=0)
 SOON = Backoff(base_seconds=0.05, factor=2, cap_seconds=0.5)
 
 
+def now() -> float:
+    """The machine's time, also where this process's clock is wrong (see ``support.clock``)."""
+    return time.clock_gettime(time.CLOCK_REALTIME)
+
+
 def note(*words: object) -> None:
     """One line in the ledger, written whole."""
     fd = os.open(os.environ["FAULT_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -30,13 +35,13 @@ def note(*words: object) -> None:
 
 
 def start(ctx: Context) -> None:
-    who = (os.getpid(), f"{time.time():.4f}", os.getppid())
+    who = (os.getpid(), f"{now():.4f}", os.getppid())
     note("START", ctx.job_id, ctx.attempt, ctx.fence, *who)
 
 
 def end(ctx: Context, how: str = "ok") -> dict[str, Any]:
     """Answers the result by which a verdict tells which run was recorded."""
-    note("END", ctx.job_id, ctx.attempt, ctx.fence, os.getpid(), f"{time.time():.4f}", how)
+    note("END", ctx.job_id, ctx.attempt, ctx.fence, os.getpid(), f"{now():.4f}", how)
     return {"fence": str(ctx.fence)}
 
 
@@ -157,7 +162,7 @@ async def dies(ctx: Context, how: str, times: int = 1000) -> Any:
     """Takes its process down in the first ``times`` runs."""
     start(ctx)
     if ctx.attempt <= times:
-        note("DIE", ctx.job_id, ctx.attempt, ctx.fence, os.getpid(), f"{time.time():.4f}")
+        note("DIE", ctx.job_id, ctx.attempt, ctx.fence, os.getpid(), f"{now():.4f}")
         die(how)
     return end(ctx)
 
