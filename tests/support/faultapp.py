@@ -34,8 +34,15 @@ def note(*words: object) -> None:
         os.close(fd)
 
 
+def _parent_of(pid: int) -> int:
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return 0
+
+
 def start(ctx: Context) -> None:
-    who = (os.getpid(), f"{now():.4f}", os.getppid())
+    above = os.getppid()
+    who = (os.getpid(), f"{now():.4f}", above, _parent_of(above))
     note("START", ctx.job_id, ctx.attempt, ctx.fence, *who)
 
 

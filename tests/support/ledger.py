@@ -16,8 +16,12 @@ class Line:
     pid: int
     at: float
     how: str = ""
-    parent: int = 0
-    """Of a START. A run in a process of its own is reported by its parent, and lost with it."""
+    above: tuple[int, ...] = ()
+    """Of a START: the processes above. A run in a process of its own is reported by one, and lost with it."""
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        return (self.pid, *self.above)
 
 
 class Ledger:
@@ -53,5 +57,5 @@ class Ledger:
 def _line(w: list[str]) -> Line:
     line = Line(w[1], int(w[2]), int(w[3]), int(w[4]), float(w[5]))
     if w[0] == "START":
-        return replace(line, parent=int(w[6]))
+        return replace(line, above=tuple(int(pid) for pid in w[6:]))
     return replace(line, how=w[6]) if len(w) > 6 else line

@@ -35,7 +35,7 @@ class Reasons:
 
     def since(self, run: Line) -> float | None:
         """When the process of a run was disturbed or died; None when it was not."""
-        for pid in (run.pid, run.parent):
+        for pid in run.pids:
             for known in (self.died, self.disturbed):
                 if pid in known:
                     return known[pid]
@@ -45,7 +45,7 @@ class Reasons:
         """The reason for the start of ``second`` after ``first``; None where there is none."""
         if self.since(first) is not None:
             return "killed, stopped or cut off"
-        for pid in (first.pid, first.parent):
+        for pid in first.pids:
             if pid in self.ended:
                 return f"ended by its supervisor: {self.ended[pid]}"
         if job is None or job.stub or not job.history:

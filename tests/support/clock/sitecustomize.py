@@ -1,4 +1,4 @@
-"""In front of PYTHONPATH: the clock of a process is wrong by FAULT_CLOCK_OFFSET seconds, of its children too."""
+"""In front of PYTHONPATH: a process and its children whose clocks are wrong by FAULT_CLOCK_OFFSET seconds."""
 
 import os
 import time
