@@ -1,6 +1,7 @@
 """A worker that is up, without an error, and takes no jobs any more: outages by length, kind and load."""
 
 import time
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,15 +22,30 @@ CELLS = {
     "cut by FIN, then hangs": [(0.2, "idle"), (BLOCK + 0.1, "busy"), (0.2, "five times")],
 }
 """Each pair of kind, length and load once or more, instead of all triples."""
+LENGTHS = (0.2, BLOCK - 0.1, BLOCK, BLOCK + 0.1, BLOCK + 2)
+WHOLE = [(seconds, load) for seconds in LENGTHS for load in ("idle", "busy", "five times")]
+DURABLE = {"persistent": True, "appendfsync": "always"}
 
 
 @pytest.mark.parametrize("kind", CELLS)
-@pytest.mark.beside(seconds=25, server={"persistent": True, "appendfsync": "always"})
+@pytest.mark.beside(seconds=25, server=DURABLE)
 def test_f49_consumes_after_every_outage(place: Place, kind: str) -> None:
     """F49: after each outage one new job starts within B + 5 s, and what ran before runs once."""
+    _cells(place, kind, CELLS[kind])
+
+
+@pytest.mark.slow_fault
+@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.beside(seconds=150, server=DURABLE)
+def test_f49_consumes_after_every_outage_of_the_whole_matrix(place: Place, kind: str) -> None:
+    """F49 in full: every kind, length and load."""
+    _cells(place, kind, WHOLE)
+
+
+def _cells(place: Place, kind: str, cells: Sequence[tuple[float, str]]) -> None:
     relay = place.relay()
     worker = place.worker("-c", "10", TASKQ_REDIS_URL=relay.url)
-    for seconds, load in CELLS[kind]:
+    for seconds, load in cells:
         if load == "busy":
             before = len(place.ledger.starts())
             place.submit("work", [{"seconds": seconds + 0.5}] * 10)

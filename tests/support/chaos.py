@@ -26,7 +26,9 @@ import psutil
 
 from support.faults import (
     LEASE,
+    QUEUE,
     RECOVERY,
+    Api,
     Place,
     Process,
     Verdict,
@@ -43,6 +45,7 @@ from support.place import TESTS
 from taskq import calls
 from taskq.calls import MAX_CRASHES, MAX_LOST
 from taskq.client import SyncClient
+from taskq.ids import deterministic_ulid, join_id
 from taskq.states import TERMINAL
 
 TICK = 0.25
@@ -96,6 +99,11 @@ class Chaos:
         self.drained = threading.Event()
         self.asleep: list[threading.Timer] = []
         self.broken: list[str] = []
+        self.api: Api | None = None
+        self.looks: list[tuple[float, float, int]] = []
+        """What /ready answered: asked at, answered at, status."""
+        self.no_writes: list[tuple[float, float]] = []
+        """When the server took no writes, or did not answer at all."""
         self._server = threading.Lock()
         """Held during a fault of the server: one at a time."""
 
@@ -107,11 +115,16 @@ class Chaos:
             self._start()
         for worker in self.fleet:
             self.place.wait_ready(worker)
+        self.api = self.place.api()
         submitters = [threading.Thread(target=self._submit, args=(n,)) for n in range(SUBMITTERS)]
         for thread in submitters:
             thread.start()
+        submitters.append(threading.Thread(target=self._submit_over_http))
+        submitters[-1].start()
         noting = threading.Thread(target=self._note_dead_letters)
         noting.start()
+        looking = threading.Thread(target=self._look_ready)
+        looking.start()
         end = time.monotonic() + self.seconds
         while time.monotonic() < end:
             self._throw()
@@ -139,7 +152,9 @@ class Chaos:
         )
         self.drained.set()
         noting.join()
+        looking.join()
         verdict.problems += self.broken
+        verdict.problems += self._judge_ready()
         verdict.problems += self._judge_innocents()
         self.place.note(f"why jobs ran again: {dict(verdict.reasons.most_common())}")
         self.place.note(f"drained in {time.monotonic() - began:.1f} s")
@@ -271,13 +286,64 @@ class Chaos:
                     kill_connections(place)
             else:
                 with lasting[name]():
+                    began = time.time()
                     if name != "pause":
                         last(seconds)
+                    self.no_writes.append((began, time.time()))
             self.fired[name] += 1
         except BaseException as error:
             self.broken.append(f"fault {name} did not work: {error!r}")
         finally:
             self._server.release()
+
+    # --- the API ---------------------------------------------------------------------------------
+
+    def _look_ready(self) -> None:
+        assert self.api is not None
+        while not self.drained.wait(0.2):
+            asked = time.time()
+            status = self.api.ready()
+            self.looks.append((asked, time.time(), status))
+
+    def _judge_ready(self) -> list[str]:
+        """V7: not ready while nothing can be stored, and ready again after it."""
+        wrong = [
+            f"V7 ready at {asked:.1f}, while the server took no writes from {began:.1f} to {end:.1f}"
+            for asked, answered, status in self.looks
+            for began, end in self.no_writes
+            if status == 200 and began < asked and answered < end
+        ]
+        seen = sum(status == 503 for _, _, status in self.looks)
+        self.place.note(f"/ready: {len(self.looks)} looks, {seen} times 503")
+        if self.looks[-1][2] != 200:
+            wrong.append(f"V7 not ready at the end: {self.looks[-1]}")
+        if any(status not in (200, 503) for _, _, status in self.looks):
+            wrong.append(f"V7 {Counter(status for _, _, status in self.looks)}")
+        return wrong
+
+    def _submit_over_http(self) -> None:
+        """A client that repeats under its key until it is answered; V8: what was answered is there."""
+        assert self.api is not None
+        n = 0
+        while not self.healing.is_set():
+            key, n = f"http-{n}", n + 1
+            body = {"job_type": "work", "payload": {"seconds": 0.01}}
+            job_id = join_id(QUEUE, deterministic_ulid("", QUEUE, key))
+            self.place.kinds[job_id] = "work"
+            self.place.ledger.write([("TRY", key, job_id)])
+            for _ in range(100):
+                status, job, _ = self.api.send("POST", "/jobs", body, Idempotency_Key=key)
+                if status in (200, 201):
+                    break
+                last(0.1)
+            if status not in (200, 201) or job["id"] != job_id:
+                self.broken.append(f"V8 {key} was answered {status} {job}")
+                continue
+            self.place.ledger.write([("ACK", key, job_id)])
+            status, job, _ = self.api.send("GET", f"/jobs/{job_id}")
+            if status == 404 and not self.fired["oom"]:
+                self.broken.append(f"V8 {job_id} is not there after 2xx")
+            last(0.05)
 
     # --- submissions ----------------------------------------------------------------------------
 
