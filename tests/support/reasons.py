@@ -29,6 +29,7 @@ class Reasons:
     """Pids that a run took down by itself."""
     ended: dict[int, str]
     """Pids that a supervisor says to have ended or seen end, and its words."""
+    supervisors: set[int]
     outages: Sequence[tuple[float, float]]
     lease: float
     counted: "Counter[str]" = field(default_factory=Counter)
@@ -48,6 +49,9 @@ class Reasons:
         for pid in first.pids:
             if pid in self.ended:
                 return f"ended by its supervisor: {self.ended[pid]}"
+        if first.above[1:] and first.above[1] in self.supervisors:
+            # Its fork server was left to the supervisor, which then ended both.
+            return "began as its worker process died"
         if job is None or job.stub or not job.history:
             # Dropped by full memory: only the outages can tell.
             return "outage" if self._outage(first.at, second.at) else None

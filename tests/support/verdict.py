@@ -78,6 +78,7 @@ class Judge:
             disturbed=dict(place.disturbed),
             died={line.pid: line.at for line in ledger.lines("DIE")},
             ended=ended_by_supervisors([process.text() for process in place.processes]),
+            supervisors={process.pid for process in place.processes},
             outages=list(place.outages),
             lease=place.lease,
         )

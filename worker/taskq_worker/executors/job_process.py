@@ -67,6 +67,12 @@ class _Sender:
     def tell(self, kind: str, message: dict[str, Any]) -> None:
         self.send(op=kind, message=message)
 
+    def end_if_unheard(self) -> None:
+        """Ends the process if the worker that ordered the run is gone: its jobs are about to run elsewhere."""
+        with contextlib.suppress(BlockingIOError):
+            if self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
+                os._exit(1)
+
 
 def _run(order: dict[str, Any], channel: _Sender) -> bytes:
     settings = Settings(**order["settings"])
@@ -77,6 +83,7 @@ def _run(order: dict[str, Any], channel: _Sender) -> bytes:
     context = Context(**order["context"], tell=channel.tell)
     if task.parameters.context_name is not None:
         kwargs[task.parameters.context_name] = context
+    channel.end_if_unheard()
     if not task.is_async and not app.lifespans:
         return encode_result(task.func(**kwargs))
     return asyncio.run(_with_resources(app.lifespans, task, context, kwargs))
