@@ -68,7 +68,7 @@ class _Sender:
         self.send(op=kind, message=message)
 
     def end_if_unheard(self) -> None:
-        """Ends the process if the worker that ordered the run is gone: its jobs are about to run elsewhere."""
+        """Ends the process if the worker that ordered the run is gone: the job is about to run elsewhere."""
         with contextlib.suppress(BlockingIOError):
             if self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b"":
                 os._exit(1)
