@@ -165,6 +165,40 @@ def test_f48_restart_on_the_same_data(place: Place, how: str) -> None:
     place.note(f"{how}: {v.figures()} consuming_after={took:.2f}s")
 
 
+EVERYSEC = {"persistent": True, "appendfsync": "everysec"}
+
+
+@pytest.mark.beside(seconds=20, server=EVERYSEC)
+def test_f48_clean_restart_with_everysec(place: Place) -> None:
+    """P1: after a SIGTERM the file is whole: nothing acknowledged is lost."""
+    place.worker("-c", "10")
+    with traffic(place, every=0.005):
+        for _ in range(3):
+            last(0.4)
+            with server_killed(place, politely=True):
+                last(0.3)
+    place.note(place.verdict(30).figures())
+
+
+@pytest.mark.beside(seconds=20, server=EVERYSEC)
+def test_f48_kill_9_with_everysec(place: Place) -> None:
+    """P1: at most what was acknowledged in the last two seconds before a kill is gone, and is counted."""
+    place.worker("-c", "10")
+    with traffic(place, every=0.005):
+        for _ in range(4):
+            last(0.8)
+            with server_killed(place):
+                last(0.3)
+    # What a run has reported may be forgotten as well, and then it runs again.
+    v = place.verdict(30, rerun_allowed=lambda *_: True, raises=False)
+    answered, kills = place.acknowledged_at(), [began for began, _ in place.outages]
+    too_old = [i for i in v.lost if not any(0 <= kill - answered[i] <= 2 for kill in kills)]
+    assert not too_old, too_old
+    rest = [problem for problem in v.problems if not problem.startswith("V1 lost")]
+    assert not rest, rest
+    place.note(f"4 kills: {v.figures()}")
+
+
 @pytest.mark.beside(seconds=25)
 def test_f48_start_while_loading(place: Place) -> None:
     """F48: workers and API are started while the server loads its data: both wait and come up."""

@@ -244,7 +244,7 @@ class Place:
                 for (key, spec), outcome in zip(jobs, outcomes, strict=True):
                     refused = refusal(QUEUE, spec, outcome)
                     word = "ACK" if refused is None else "REFUSED"
-                    self.ledger.write([(word, key, join_id(QUEUE, spec.id))])
+                    self.ledger.write([(word, key, join_id(QUEUE, spec.id), f"{time.time():.3f}")])
                 return
 
     # --- looking --------------------------------------------------------------------------------
@@ -279,6 +279,10 @@ class Place:
             if words[0] in ("TRY", "ACK", "UNKNOWN", "REFUSED"):
                 out[words[2]].add(words[0])
         return out
+
+    def acknowledged_at(self) -> dict[str, float]:
+        """When a submission was answered, by job id."""
+        return {w[2]: float(w[3]) for w in self.ledger.words() if w[0] == "ACK" and len(w) > 3}
 
     def note_dead_letters(self) -> None:
         with contextlib.suppress(redis.RedisError, OSError):
