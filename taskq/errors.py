@@ -12,6 +12,7 @@ metrics count. The text says what went wrong and what to do about it::
     │   └── PayloadTooLarge       payload_too_large
     ├── NotFound                  not_found
     │   ├── JobNotFound           job_not_found
+    │   ├── KeyNotFound           key_not_found          no such API key
     │   └── QueueNotFound         queue_not_found
     ├── Conflict                  conflict               the state does not allow it
     │   ├── WrongState            wrong_state
@@ -99,6 +100,16 @@ class JobNotFound(NotFound):
     def __init__(self, job_id: str) -> None:
         super().__init__(f"no job {job_id!r}: it never existed or is no longer kept")
         self.job_id = job_id
+
+
+class KeyNotFound(NotFound):
+    """There is no API key of this id."""
+
+    code = "key_not_found"
+
+    def __init__(self, key_id: str) -> None:
+        super().__init__(f"no API key {key_id!r}: `taskq keys list` shows the ids")
+        self.key_id = key_id
 
 
 class QueueNotFound(NotFound):

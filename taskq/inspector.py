@@ -7,7 +7,7 @@ bounded pages, statistics from per-minute hashes.
 import asyncio
 import base64
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,9 +115,13 @@ class Inspector:
             raise TaskqError(f"{self._store.keys.queues} cannot be read: {names}")
         return sorted(name.decode(errors="replace") for name in names)
 
-    async def queues(self) -> list[QueueInfo]:
-        """One look at every queue, by name."""
+    async def _names(self, among: Container[str] | None) -> list[str]:
         names = await self.queue_names()
+        return names if among is None else [name for name in names if name in among]
+
+    async def queues(self, among: Container[str] | None = None) -> list[QueueInfo]:
+        """One look at every queue (or those ``among`` these), by name."""
+        names = await self._names(among)
         out: list[QueueInfo] = []
         for start in range(0, len(names), 50):
             looks = (self._look(self._store.keys.queue(name)) for name in names[start : start + 50])
@@ -175,19 +179,20 @@ class Inspector:
         self,
         *,
         queue: str | None = None,
+        among: Container[str] | None = None,
         states: Sequence[State] = STATE_ORDER,
         job_type: str = "",
         limit: int = 50,
         cursor: str | None = None,
     ) -> JobPage:
-        """A page of jobs over one queue or all, state by state in the order given.
+        """A page of jobs over one queue or all (``among`` these), state by state in the order given.
 
         The work of a page is bounded, not the number of jobs that it finds: go on while there is a cursor.
         Raises ``InvalidInput``.
         """
         if not 1 <= limit <= 1000:
             raise InvalidInput("limit must be from 1 to 1000", field="limit")
-        names = [check_queue(queue)] if queue is not None else await self.queue_names()
+        names = [check_queue(queue)] if queue is not None else await self._names(among)
         places = [(name, state) for name in names for state in states]
         at, inner = _start(places, _decode_cursor(cursor), names, states)
         found: list[Job] = []

@@ -39,7 +39,9 @@ set-aside:<name>       any     a key that doctor put aside    TTL 30 d, doctor -
 Outside the queues: ``<namespace>:queues`` (set of names, never deleted), ``<namespace>:worker:<id>``
 (hash, TTL: what a worker process tells about itself), ``<namespace>:workers`` (zset, id by last sight),
 ``<namespace>:types`` (hash: job type -> JSON that workers publish), ``<namespace>:schema`` (hash: what it
-takes to read and write this data).
+takes to read and write this data), ``<namespace>:keys`` (hash: id -> JSON of an API key, until revoked),
+``<namespace>:keys:used`` (hash: id -> ms of its last use), ``<namespace>:rate:<id>`` (string, TTL: when all
+of that key's rate is there again), ``<namespace>:audit`` (stream of what people did, about 10,000 entries).
 """
 
 from dataclasses import dataclass
@@ -160,6 +162,21 @@ class Keys:
     @property
     def types(self) -> str:
         return f"{self.namespace}:types"
+
+    @property
+    def api_keys(self) -> str:
+        return f"{self.namespace}:keys"
+
+    @property
+    def keys_used(self) -> str:
+        return f"{self.namespace}:keys:used"
+
+    def rate(self, key_id: str) -> str:
+        return f"{self.namespace}:rate:{key_id}"
+
+    @property
+    def audit(self) -> str:
+        return f"{self.namespace}:audit"
 
     def set_aside(self, name: str) -> str:
         return f"{self.namespace}:set-aside:{name}"

@@ -11,6 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from taskq import codec
+from taskq.apikeys import ApiKey
+from taskq.audit import Entry
 from taskq.calls import SETTINGS
 from taskq.errors import InvalidInput
 from taskq.inspector import (
@@ -266,3 +268,32 @@ def _told(line: Any) -> tuple[float, dict[str, Any]]:
         known["error"] = {name: value for name, value in error.items() if name != "traceback"}
     shown = {"at": rfc3339(at), "event": event if isinstance(event, str) else "unreadable", **known}
     return -math.inf if at is None else at, shown
+
+
+def key_to_dict(key: ApiKey) -> dict[str, Any]:
+    """An API key; null for a list means all of them. Its secret is not known to anybody but its user."""
+    return {
+        "id": key.id,
+        "name": key.name,
+        "scopes": sorted(key.scopes),
+        "queues": None if key.queues is None else sorted(key.queues),
+        "job_types": None if key.job_types is None else sorted(key.job_types),
+        "rate": None if key.rate is None else str(key.rate),
+        "created_at": rfc3339(key.created_at),
+        "expires_at": rfc3339(key.expires_at),
+        "used_at": rfc3339(key.used_at),
+    }
+
+
+def entry_to_dict(entry: Entry) -> dict[str, Any]:
+    """A line of the audit trail."""
+    return {
+        "id": entry.id,
+        "at": rfc3339(entry.at),
+        "who": entry.who,
+        "name": entry.name,
+        "what": entry.what,
+        "target": entry.target,
+        "parameters": entry.parameters,
+        "outcome": entry.outcome,
+    }

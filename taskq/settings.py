@@ -5,6 +5,7 @@ leave them out and ``Settings.masked`` hides them.
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -21,6 +22,7 @@ _SECRET_FIELDS = frozenset({"redis_url", "api_keys"})  # never shown as they wer
 _SECRET_PARAMETER = re.compile(
     r"([?&][^=&#]*(?:password|secret|token)[^=&#]*=)[^&#]*", re.IGNORECASE
 )
+_ORIGIN = re.compile(r"https?://[a-z0-9.-]+(:[0-9]{1,5})?|https?://\[[0-9a-f:]+\](:[0-9]{1,5})?")
 _URL_FORMS = "redis://host:6379/0, rediss://host:6379/0 or unix:///path/to/socket?db=0"
 
 
@@ -78,6 +80,11 @@ class Settings(BaseSettings):
     api_keys: SecretStr | None = Field(
         default=None, description="keys that clients of the API must show"
     )
+    cors_origins: str = Field(
+        default="",
+        description="origins whose pages may call the API, separated by commas, such as "
+        "https://ops.example.com",
+    )
     allow_open: bool = Field(
         default=False,
         description="let the API listen on other addresses than loopback without keys",
@@ -104,6 +111,24 @@ class Settings(BaseSettings):
             raise ValueError(problem)
         return url
 
+    @field_validator("cors_origins")
+    @classmethod
+    def _check_cors_origins(cls, text: str) -> str:
+        for origin in _split(text):
+            if not _ORIGIN.fullmatch(origin):
+                raise ValueError(
+                    "each must be an origin such as https://ops.example.com or http://localhost:3000"
+                )
+        return text
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        """``cors_origins`` one by one."""
+        return tuple(_split(self.cors_origins))
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        yield from self.masked().items()
+
     @field_validator("log_level", mode="before")
     @classmethod
     def _lower_log_level(cls, level: object) -> object:
@@ -115,6 +140,10 @@ class Settings(BaseSettings):
         values["redis_url"] = mask_url(self.redis_url)
         values["api_keys"] = None if self.api_keys is None else _MASK
         return values
+
+
+def _split(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def load_settings(**overrides: Any) -> Settings:

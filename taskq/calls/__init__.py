@@ -6,6 +6,7 @@ Every call may be sent again after a lost answer (see the scripts' contracts).
 """
 
 from taskq.calls.base import TEN_YEARS_MS, Call, check_word, check_worker, delay_to_ms
+from taskq.calls.door import throttle
 from taskq.calls.janitor import MAX_LOST, expire, promote, reap, rollup, trim
 from taskq.calls.operator import (
     SETTINGS,
@@ -89,6 +90,7 @@ __all__ = [
     "rollup",
     "show",
     "snooze",
+    "throttle",
     "trim",
     "watch",
 ]

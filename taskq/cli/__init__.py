@@ -6,6 +6,8 @@ Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted. Commands of other pa
 
 import click
 
+from taskq.cli.apikeys import keys
+from taskq.cli.audit import audit
 from taskq.cli.dead import dead
 from taskq.cli.group import TaskqGroup
 from taskq.cli.jobs import jobs
@@ -26,7 +28,7 @@ def main() -> None:
     follow_parent()
 
 
-for _command in (dead, doctor, jobs, queues, stats, submit, workers):
+for _command in (audit, dead, doctor, jobs, keys, queues, stats, submit, workers):
     main.add_command(_command)
 
 __all__ = ["main"]

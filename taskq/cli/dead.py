@@ -6,7 +6,7 @@ import click
 
 from taskq import calls
 from taskq.cli.jobs import each, more, page_to_dict, pages, retry_one
-from taskq.cli.options import connection_options, cursor_options, json_option, run
+from taskq.cli.options import acting, connection_options, cursor_options, json_option, run
 from taskq.cli.queues import confirm
 from taskq.cli.show import error_text
 from taskq.cli.tables import age, counted, echo_json, shorten, table
@@ -99,18 +99,20 @@ def retry(
 ) -> None:
     """Put dead letters back in line: those named, or all of a queue."""
     if job_ids and queue is None:
-        each(redis_url, namespace, job_ids, retry_one, as_json)
+        each(redis_url, namespace, job_ids, "job.retry", retry_one, as_json)
         return
     name = _one_of(job_ids, queue)
 
     async def action(store: AsyncStore) -> tuple[int, int]:
         retried = total = 0
-        async for jobs in _failed(store, name, job_type):
-            total += len(jobs)
-            wanted = await Inspector(store).ends(jobs)
-            if wanted:
-                words = await store.run(calls.retry(store.keys.queue(name), wanted))
-                retried += sum(word == "QUEUED" for word, _ in words)
+        async with acting(store, "queue.retry-failed", name, job_type=job_type) as note:
+            async for jobs in _failed(store, name, job_type):
+                total += len(jobs)
+                wanted = await Inspector(store).ends(jobs)
+                if wanted:
+                    words = await store.run(calls.retry(store.keys.queue(name), wanted))
+                    retried += sum(word == "QUEUED" for word, _ in words)
+                note.parameters["retried"] = retried
         return retried, total
 
     retried, total = run(redis_url, namespace, action)
@@ -139,7 +141,7 @@ def purge(
 ) -> None:
     """Delete dead letters: those named, or all of a queue."""
     if job_ids and queue is None:
-        each(redis_url, namespace, job_ids, _delete_one)
+        each(redis_url, namespace, job_ids, "job.delete", _delete_one)
         return
     name = _one_of(job_ids, queue)
     info = run(redis_url, namespace, lambda store: Inspector(store).queue(name))
@@ -149,10 +151,12 @@ def purge(
 
     async def action(store: AsyncStore) -> int:
         deleted = 0
-        async for jobs in _failed(store, name, job_type):
-            ulids = [job.ulid for job in jobs]
-            words = await store.run(calls.delete(store.keys.queue(name), ulids))
-            deleted += sum(word == "DELETED" for word, _ in words)
+        async with acting(store, "queue.purge-failed", name, job_type=job_type) as note:
+            async for jobs in _failed(store, name, job_type):
+                ulids = [job.ulid for job in jobs]
+                words = await store.run(calls.delete(store.keys.queue(name), ulids))
+                deleted += sum(word == "DELETED" for word, _ in words)
+                note.parameters["deleted"] = deleted
         return deleted
 
     click.echo(f"{counted(run(redis_url, namespace, action), 'dead letter')} deleted")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from taskq.cli.options import connection_options, cursor_options, json_option, run
+from taskq.cli.options import acting, connection_options, cursor_options, json_option, run
 from taskq.cli.show import echo_job
 from taskq.cli.tables import age, echo_json, note, place, table
 from taskq.client import AsyncClient
@@ -182,7 +182,7 @@ def cancel(
         running = await AsyncClient(store).cancel(job_id) is State.RUNNING
         return "asked to stop" if running else "cancelled"
 
-    each(redis_url, namespace, job_ids, one, as_json)
+    each(redis_url, namespace, job_ids, "job.cancel", one, as_json)
 
 
 @jobs.command("retry")
@@ -193,7 +193,7 @@ def retry(
     job_ids: Sequence[str], as_json: bool, redis_url: str | None, namespace: str | None
 ) -> None:
     """Put failed jobs back in line, with a clean count of failures."""
-    each(redis_url, namespace, job_ids, retry_one, as_json)
+    each(redis_url, namespace, job_ids, "job.retry", retry_one, as_json)
 
 
 async def retry_one(store: AsyncStore, job_id: str) -> str:
@@ -205,10 +205,12 @@ def each(
     redis_url: str | None,
     namespace: str | None,
     job_ids: Sequence[str],
+    what: str,
     one: Any,
     as_json: bool = False,
 ) -> None:
-    """Does ``one`` to every id, says what became of each, and exits 1 when some were refused."""
+    """Does ``one`` (in the audit trail: ``what``) to every id, says what became of each, and exits 1 when
+    some were refused."""
     for job_id in job_ids:
         split_id(job_id)
     rows: list[dict[str, str]] = []
@@ -216,7 +218,9 @@ def each(
     async def action(store: AsyncStore) -> None:
         for job_id in job_ids:
             try:
-                rows.append({"id": job_id, "outcome": await one(store, job_id)})
+                async with acting(store, what, job_id):
+                    outcome = await one(store, job_id)
+                rows.append({"id": job_id, "outcome": outcome})
             except TaskqError as error:
                 if error.code.startswith("redis_"):
                     raise

@@ -2,13 +2,18 @@
 
 import asyncio
 import contextlib
+import math
+import re
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
 import click
 
+from taskq.audit import Audit, Note, command_line_actor
+from taskq.calls import TEN_YEARS_MS
 from taskq.client import SyncClient
-from taskq.errors import Unavailable
+from taskq.errors import InvalidInput, Unavailable
 from taskq.keys import Keys
 from taskq.settings import Settings, load_settings, mask_url
 from taskq.store import AsyncStore
@@ -51,6 +56,23 @@ def cursor_options(command: F) -> F:
     ):
         command = option(command)
     return command
+
+
+def milliseconds_of(text: str, field: str) -> int:
+    """``30d``, ``12h``, ``15m`` or seconds as ms. Raises ``InvalidInput``."""
+    found = re.fullmatch(r"(\d{1,12}(?:\.\d{1,6})?)([smhd]?)", text)
+    factor = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+    ms = math.ceil(float(found[1]) * factor[found[2]] * 1000) if found else 0
+    if not 0 < ms <= TEN_YEARS_MS:
+        raise InvalidInput(f"{field} {text[:40]!r} is no time such as 30d, 12h or 90", field=field)
+    return ms
+
+
+def acting(
+    store: AsyncStore, what: str, target: str, **parameters: Any
+) -> AbstractAsyncContextManager[Note]:
+    """Around what a command changes, for the audit trail."""
+    return Audit(store).acting(command_line_actor(), what, target, **parameters)
 
 
 def run(

@@ -7,7 +7,7 @@ import click
 
 from taskq import calls
 from taskq.cli.jobs import FIRST_JOB
-from taskq.cli.options import connection_options, json_option, run
+from taskq.cli.options import acting, connection_options, json_option, run
 from taskq.cli.tables import age, counted, echo_json, plain, table
 from taskq.errors import InvalidInput, QueueNotFound, TaskqError
 from taskq.ids import check_job_type, check_queue
@@ -173,7 +173,8 @@ async def _set_paused(
         check_job_type(job_type)
         types = types | {job_type} if paused else types - {job_type}
         changes = {"paused_types": sorted(types)}
-    await store.run(calls.configure(store.keys.queue(queue), changes))
+    async with acting(store, "queue.change", queue, **changes):
+        await store.run(calls.configure(store.keys.queue(queue), changes))
     whole = info.settings.get("paused") == "1" and job_type is not None
     return sorted(types) + ([f"the whole queue {queue}"] if whole else [])
 
@@ -200,11 +201,13 @@ def purge(
 
     async def action(store: AsyncStore) -> int:
         purged = 0
-        while True:
-            done, more = await store.run(calls.purge(store.keys.queue(queue), wanted))
-            purged += done
-            if not more:
-                return purged
+        async with acting(store, "queue.purge", queue, states=[*wanted]) as note:
+            more = 1
+            while more:
+                done, more = await store.run(calls.purge(store.keys.queue(queue), wanted))
+                purged += done
+                note.parameters["purged"] = purged
+        return purged
 
     click.echo(f"{counted(run(redis_url, namespace, action), 'job')} cancelled")
 
@@ -251,7 +254,8 @@ def set_queue(
             await look.queue(queue)
         except QueueNotFound:
             raise QueueNotFound(queue, "--create makes it") from None
-        await store.run(calls.configure(store.keys.queue(queue), changes))
+        async with acting(store, "queue.change", queue, **changes):
+            await store.run(calls.configure(store.keys.queue(queue), changes))
         return await look.queue(queue)
 
     info = run(redis_url, namespace, action)

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from taskq.cli.jobs import FIRST_JOB
-from taskq.cli.options import connection_options, json_option, run
+from taskq.cli.options import acting, connection_options, json_option, run
 from taskq.cli.tables import age, counted, echo_json, milliseconds, plain, table
 from taskq.doctor import (
     Finding,
@@ -151,11 +151,23 @@ def doctor(
     """
 
     async def action(store: AsyncStore) -> _Visit:
-        added = await _rebuild(store) if rebuild_registry else []
+        added: list[str] = []
+        dropped: list[str] = []
+        if rebuild_registry:
+            async with acting(store, "doctor.rebuild-registry", "*") as note:
+                added = note.parameters["registered"] = await _rebuild(store)
         if queue is not None:
             await Inspector(store).queue(queue)
-        dropped = await _drop(store, queue) if drop_quarantine else []
-        return _Visit(added, dropped, await _look(store, queue, fix))
+        if drop_quarantine:
+            async with acting(store, "quarantine.drop", queue or "*") as note:
+                dropped = await _drop(store, queue)
+                note.parameters["dropped"] = len(dropped)
+        if not fix:
+            return _Visit(added, dropped, await _look(store, queue, fix))
+        async with acting(store, "doctor.fix", queue or "*") as note:
+            found = await _look(store, queue, fix)
+            note.parameters["fixed"] = sum(finding.fixed for finding in found)
+        return _Visit(added, dropped, found)
 
     visit = run(redis_url, namespace, action)
     if as_json:

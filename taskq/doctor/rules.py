@@ -91,6 +91,10 @@ SHARED_KINDS: Mapping[str, Kind] = {
     "worker:": Kind("hash", "for a time"),
     "types": Kind("hash"),
     "schema": Kind("hash"),
+    "keys": Kind("hash"),
+    "keys:": Kind("hash"),
+    "rate:": Kind("string", "for a time", 3_600_000),
+    "audit": Kind("stream"),
 }
 """The same for the keys outside the queues."""
 

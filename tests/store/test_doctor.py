@@ -507,4 +507,6 @@ def test_the_doctor_knows_every_key_of_the_keys_module() -> None:
         for name in re.findall(r"[a-z0-9-]+:?", re.sub(r"<[^>]*>", "", names))
     }
     assert {name: kind.type for name, kind in KINDS.items()} == table
-    assert set(SHARED_KINDS) == {"queues", "workers", "worker:", "types", "schema"}
+    assert set(SHARED_KINDS) == {
+        "queues", "workers", "worker:", "types", "schema", "keys", "keys:", "rate:", "audit",
+    }  # fmt: skip
