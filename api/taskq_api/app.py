@@ -6,19 +6,26 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
 from taskq.aio import end_tasks
+from taskq.errors import TaskqError
 from taskq.settings import Settings
 from taskq_api import errors
-from taskq_api.auth import KeyAuth, check_bind, key_digests
+from taskq_api.access import check_scope, guarded
+from taskq_api.auth import Door, check_bind, listed_keys
 from taskq_api.deps import Services
-from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
-from taskq_api.routes import health, jobs, pages, queues
+from taskq_api.docs import show_scopes
+from taskq_api.limits import BodyLimit, SecurityHeaders, is_loopback
+from taskq_api.routes import health, jobs, keys, pages, queues
 from taskq_api.schemas import components
 from taskq_api.version import VERSION
 
 logger = logging.getLogger("taskq.api")
+
+KEYS_SECONDS = 1.0
+"""How long a start waits for the API keys."""
 
 DESCRIPTION = """
 Submit jobs to **taskq**, watch them and steer them.
@@ -32,6 +39,7 @@ TAGS = [
     {"name": "jobs", "description": "Submit, look at and steer jobs."},
     {"name": "queues", "description": "Queues and their settings."},
     {"name": "workers", "description": "Who runs jobs, and which."},
+    {"name": "keys", "description": "API keys, and the trail of what people did."},
     {"name": "health", "description": "For probes; never needs a key."},
 ]
 
@@ -46,8 +54,7 @@ class Api(FastAPI):
             _drop_foreign_errors(document)
             parts = document.setdefault("components", {})
             parts["schemas"] = components()
-            parts["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
-            document["security"] = [{}, {"key": []}]
+            show_scopes(document, self.routes)
         return document
 
 
@@ -60,10 +67,11 @@ def _drop_foreign_errors(document: dict[str, Any]) -> None:
                 operation["responses"].pop("422", None)
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """The application. Raises ``ConfigError`` where it would be open to the network by accident."""
-    check_bind(settings)
-    digests = key_digests(settings)
+def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
+    """The application. Raises ``ConfigError`` where it would be open to the network by accident:
+    ``keys_stored`` says that there are keys in Redis."""
+    check_bind(settings, keys_stored=keys_stored)
+    listed_keys(settings)
     app = Api(
         title="taskq",
         version=VERSION,
@@ -78,16 +86,21 @@ def create_app(settings: Settings) -> FastAPI:
     errors.install(app)
     # Found first, and free of the dependency machinery that this busiest route does not use; its twin
     # in the router is what the OpenAPI document shows.
-    app.add_route("/jobs", jobs.submit_job, methods=["POST"], include_in_schema=False)
-    for module in (jobs, queues, health, pages):
-        app.include_router(module.router)
+    submit = guarded(jobs.submit_job)
+    app.add_route("/jobs", submit, methods=["POST"], include_in_schema=False)
+    for module in (jobs, queues, keys, health, pages):
+        app.include_router(module.router, dependencies=[Depends(check_scope)])
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    if digests:
-        app.add_middleware(KeyAuth, digests=digests)
-    else:
-        hosts, loopback = [settings.api_host], is_loopback(settings.api_host)
-        app.add_middleware(SameOrigin, hosts=hosts, check_host=loopback)
+    app.add_middleware(Door, settings=settings)
+    if settings.origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=settings.origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
+            expose_headers=["Location", "Retry-After"],
+        )
     app.add_middleware(errors.Shield)
     app.add_middleware(SecurityHeaders)
     return app
@@ -96,16 +109,20 @@ def create_app(settings: Settings) -> FastAPI:
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    if settings.api_keys is None and not is_loopback(settings.api_host):
+    services = app.state.services = Services.open(settings)
+    with contextlib.suppress(TaskqError, TimeoutError):  # then the first request waits for it
+        async with asyncio.timeout(KEYS_SECONDS):
+            await services.ring.read()
+    if settings.allow_open and not services.ring.closed and not is_loopback(settings.api_host):
         logger.warning(
             "TASKQ_ALLOW_OPEN: listening on %s without keys; whoever reaches the port may submit, "
             "read and cancel jobs",
             settings.api_host,
         )
-    services = app.state.services = Services.open(settings)
     janitor = asyncio.create_task(services.janitor.run())
+    ring = asyncio.create_task(services.ring.run())
     try:
         yield
     finally:
-        await end_tasks(janitor)
+        await end_tasks(janitor, ring)
         await services.client.close()

@@ -7,11 +7,13 @@ from pydantic import ValidationError
 
 from taskq import calls, codec
 from taskq.client import AsyncClient, chunks, refusal, submit_specs
-from taskq.errors import TaskqError, Unavailable
+from taskq.errors import TaskqError, Unavailable, UniqueHeld
 from taskq.ids import join_id
 from taskq.model import Enqueued, JobSpec
 from taskq.submission import make_spec
 from taskq.tasks import TaskOptions
+from taskq_api.access import Access
+from taskq_api.deps import hidden_holder
 from taskq_api.errors import Refused, describe, document, invalid
 from taskq_api.schemas import BatchItem
 
@@ -25,10 +27,14 @@ def _refused(problem: Problem) -> dict[str, Any]:
     return {"status": problem["status"], "problem": problem}
 
 
-def _outcome(queue: str, spec: JobSpec, outcome: Enqueued | TaskqError) -> dict[str, Any]:
+def _outcome(
+    queue: str, spec: JobSpec, outcome: Enqueued | TaskqError, access: Access
+) -> dict[str, Any]:
     if isinstance(outcome, TaskqError):
         return _refused(describe(outcome))
     error = refusal(queue, spec, outcome)
+    if isinstance(error, UniqueHeld) and access.job_types is not None:
+        return _refused(document(error.code, str(hidden_holder(error, access))))
     if error is not None:
         return _refused(describe(error))
     known = spec.check and not outcome.created
@@ -42,9 +48,9 @@ def _outcome(queue: str, spec: JobSpec, outcome: Enqueued | TaskqError) -> dict[
 class Batch:
     """Jobs on their way: taken, then stored queue by queue, then answered for."""
 
-    def __init__(self, new_ulid: Callable[[], str], owner: str) -> None:
+    def __init__(self, new_ulid: Callable[[], str], access: Access) -> None:
         self._new_ulid = new_ulid
-        self._owner = owner
+        self._access = access
         self.durable = False
         """Whether an item asks for it."""
         self._outcomes: list[dict[str, Any]] = []
@@ -78,9 +84,10 @@ class Batch:
             codec.dumps(wanted.payload),
             wanted.options(wanted.idempotency_key),
             DEFAULTS,
-            key_owner=self._owner,
+            key_owner=self._access.owner,
         )
         calls.check_spec(spec)
+        self._access.check_use(queue, spec.job_type)
         return queue, spec
 
     def queues(self) -> list[str]:
@@ -99,7 +106,7 @@ class Batch:
                 outcomes = [error] * len(chunk)
             for outcome in outcomes:
                 i, spec = next(wanted)
-                self._outcomes[i] = _outcome(queue, spec, outcome)
+                self._outcomes[i] = _outcome(queue, spec, outcome, self._access)
 
     def _any_stored(self) -> bool:
         return any(outcome.get("id") for outcome in self._outcomes)

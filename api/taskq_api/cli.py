@@ -7,7 +7,8 @@ import click
 from taskq.log import configure_logging
 from taskq.settings import Settings, load_settings
 from taskq_api.app import create_app
-from taskq_api.serve import run
+from taskq_api.auth import needs_keys
+from taskq_api.serve import keys_stored, run
 
 
 def _configure_logging(settings: Settings) -> None:
@@ -32,7 +33,7 @@ def api(
 
     A flag beats its environment variable (TASKQ_API_HOST, TASKQ_API_PORT, TASKQ_REDIS_URL,
     TASKQ_NAMESPACE, TASKQ_LOG_LEVEL), which beats the default. Other addresses than loopback need
-    TASKQ_API_KEYS.
+    a key: `taskq keys create`, or TASKQ_API_KEYS.
     """
     settings = load_settings(
         api_host=host,
@@ -41,6 +42,6 @@ def api(
         namespace=namespace,
         log_level=log_level,
     )
-    app = create_app(settings)
     _configure_logging(settings)
+    app = create_app(settings, keys_stored=needs_keys(settings) and keys_stored(settings))
     run(app, settings)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,8 +10,10 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from taskq import codec
+from taskq.apikeys import KeyStore
+from taskq.audit import Audit, Note
 from taskq.client import AsyncClient
-from taskq.errors import InvalidInput, InvalidPayload, JobNotFound
+from taskq.errors import InvalidInput, InvalidPayload, JobNotFound, UniqueHeld
 from taskq.ids import UlidFactory, split_id
 from taskq.inspector import Inspector
 from taskq.janitor import Janitor
@@ -18,7 +21,10 @@ from taskq.keys import Keys
 from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore
+from taskq_api.access import Access, access_of
+from taskq_api.auth import listed_keys
 from taskq_api.errors import Refused, invalid
+from taskq_api.keyring import KeyRing
 
 RETRY_SECONDS = 2.0
 """How long a request tries again while Redis is away: a restart of a moment is not seen by clients."""
@@ -36,6 +42,9 @@ class Services:
     janitor: Janitor
     probe: AsyncStore
     """The same connections without patience: for /ready."""
+    ring: KeyRing
+    keys: KeyStore
+    audit: Audit
     new_ulid: UlidFactory = field(default_factory=UlidFactory)
 
     @classmethod
@@ -58,6 +67,9 @@ class Services:
                 lease_seconds=settings.lease_seconds,
             ),
             AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0),
+            KeyRing(store, listed_keys(settings)),
+            KeyStore(store),
+            Audit(store),
         )
 
 
@@ -66,10 +78,24 @@ def services(request: Request) -> Services:
     return found
 
 
+def acting(
+    request: Request, what: str, target: str, **parameters: Any
+) -> AbstractAsyncContextManager[Note]:
+    """Around what a route changes for an operator, for the audit trail: ``async with acting(request,
+    "job.cancel", job_id):``."""
+    return services(request).audit.acting(access_of(request).actor, what, target, **parameters)
+
+
 def stopping(request: Request) -> asyncio.Event:
     """Set when the process is asked to stop: those who wait for something answer now."""
     event: asyncio.Event = request.app.state.stopping
     return event
+
+
+async def disconnected(request: Request) -> None:
+    """Returns when the client has gone away."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 async def read_json(request: Request) -> Any:
@@ -88,7 +114,7 @@ async def read_json(request: Request) -> Any:
         raise InvalidPayload(str(error)) from None
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Refuses a query parameter that the route does not have: a filter that is misspelt must not be a list of
     everything. Raises ``InvalidInput``."""
     known = {field.alias for field in request.scope["route"].dependant.query_params}
@@ -106,6 +132,13 @@ def parse(model: type[BaseModel], value: Any) -> Any:
         return model.model_validate(value)
     except ValidationError as error:
         raise invalid(error) from None
+
+
+def hidden_holder(error: UniqueHeld, access: Access) -> Exception:
+    """The same refusal without the holder's id, for a key that may not see jobs of every type."""
+    if access.job_types is None:
+        return error
+    return Refused("unique_held", "a live job holds the unique key")
 
 
 def job_place(job_id: str) -> tuple[str, str]:

@@ -1,14 +1,25 @@
 """Pieces of the OpenAPI document that routes share."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
+from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from taskq.apikeys import Scope
+from taskq_api.access import ANY_KEY, PUBLIC, needed
 from taskq_api.errors import CODES, PROBLEM
 from taskq_api.schemas import Problem, reference
 
-_EVERYWHERE = ("unauthorized", "forbidden_host", "forbidden_origin")
+_EVERYWHERE = (
+    "unauthorized",
+    "scope_missing",
+    "forbidden_host",
+    "forbidden_origin",
+    "rate_limited",
+    "too_many_failures",
+)
 REDIS = ("redis_unavailable", "broken_key")
 BODY = ("invalid_json", "invalid", "invalid_payload", "payload_too_large", "unsupported_media_type")
 
@@ -39,3 +50,33 @@ def answers(
 def body(model: type[BaseModel]) -> dict[str, Any]:
     """``openapi_extra=`` of a route that reads its body by itself."""
     return {"requestBody": {"required": True, "content": {"application/json": reference(model)}}}
+
+
+def show_scopes(document: dict[str, Any], routes: Iterable[Any]) -> None:
+    """Says of each operation which scope its key needs; ``{}`` among them: none while there are no keys."""
+    document["components"]["securitySchemes"] = {
+        "key": {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An API key. Scopes: "
+            + ", ".join(f"`{scope}`" for scope in Scope)
+            + ". Without any key made or set, the API is open to its own machine and asks for none.",
+        }
+    }
+    for route in api_routes(routes):
+        need = needed(route.endpoint)
+        for method in route.methods or ():
+            operation = document["paths"].get(route.path_format, {}).get(method.lower())
+            if operation is None:
+                continue
+            if need == PUBLIC:
+                operation["security"] = []
+                continue
+            scopes = [] if need in (None, ANY_KEY) else [str(need)]
+            operation["security"] = [{}, {"key": scopes}]
+            if scopes:
+                operation["description"] += f"\n\nScope: `{scopes[0]}`."
+
+
+def api_routes(routes: Iterable[Any]) -> Iterable[APIRoute]:
+    return (route for route in routes if isinstance(route, APIRoute))

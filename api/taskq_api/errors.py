@@ -31,11 +31,14 @@ logger = logging.getLogger("taskq.api")
 CODES: dict[str, tuple[int, str]] = {
     "invalid_json": (400, "The body is not JSON"),
     "unauthorized": (401, "A valid API key is needed"),
+    "scope_missing": (403, "The API key may not do this"),
+    "forbidden_job_type": (403, "The API key may not use this job type"),
     "forbidden_host": (403, "This Host is not served without API keys"),
     "forbidden_origin": (403, "Requests from this Origin are refused without API keys"),
     "not_found": (404, "Nothing is here"),
     "job_not_found": (404, "There is no such job"),
     "queue_not_found": (404, "There is no such queue"),
+    "key_not_found": (404, "There is no such API key"),
     "method_not_allowed": (405, "This method is not allowed here"),
     "wrong_state": (409, "The job's state does not allow this"),
     "idempotency_conflict": (409, "The idempotency key was used with another body"),
@@ -46,6 +49,8 @@ CODES: dict[str, tuple[int, str]] = {
     "invalid": (422, "A value was refused"),
     "invalid_payload": (422, "A value is not JSON that every reader understands alike"),
     "queue_full": (429, "The queue is full"),
+    "rate_limited": (429, "The API key has used up its rate"),
+    "too_many_failures": (429, "Too many wrong API keys came from this address"),
     "http_error": (400, "The request was refused"),
     "internal": (500, "Something went wrong inside"),
     "taskq_error": (500, "Something went wrong inside"),
@@ -120,6 +125,11 @@ def describe(error: TaskqError) -> dict[str, Any]:
     if isinstance(error, Unavailable):
         more["reason"] = error.reason
     return document(code, _detail(code, error), **more)
+
+
+def answer(error: TaskqError) -> Response:
+    """The answer that an error of the library stands for."""
+    return problem(**_arguments(describe(error)))
 
 
 def _detail(code: str, error: TaskqError) -> str:

@@ -73,10 +73,14 @@ class SameOrigin:
     A page can make the browser of somebody on this machine send requests to a loopback port. ``Origin``
     tells a foreign page; ``Host`` tells one whose name was pointed at this machine (DNS rebinding).
     With ``check_host`` off (an open port that is meant to be reached by other names) only the former.
+    ``origins`` are foreign pages that the settings let in.
     """
 
-    def __init__(self, app: ASGIApp, *, hosts: Iterable[str], check_host: bool) -> None:
+    def __init__(
+        self, app: ASGIApp, *, hosts: Iterable[str], check_host: bool, origins: Iterable[str] = ()
+    ) -> None:
         self.app = app
+        self._origins = frozenset(origins)
         self._hosts = LOOPBACK_NAMES | {host.strip("[]").lower() for host in hosts}
         self._check_host = check_host
 
@@ -99,7 +103,7 @@ class SameOrigin:
         name, port = _name_and_port(f"http://{host}")
         if self._check_host and name not in self._hosts:
             return "forbidden_host"
-        if origin is None:
+        if origin is None or origin in self._origins:
             return None
         origin_name, origin_port = _name_and_port(origin)
         both_here = name in self._hosts and origin_name in self._hosts

@@ -8,11 +8,13 @@ from typing import Any
 from starlette.responses import Response
 
 from taskq import codec
+from taskq.apikeys import Scope
 from taskq.errors import InvalidInput
 from taskq.ids import join_id
 from taskq.model import Enqueued, Job, JobSpec
 from taskq.present import job_to_dict, rfc3339
 from taskq.states import State
+from taskq_api.access import Access
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _CLEAN_DEPTH = 200
@@ -71,11 +73,16 @@ def _is_json(data: bytes) -> bool:
     return True
 
 
-def job_body(job: Job) -> bytes:
-    """All that is kept of a job."""
+def job_body(job: Job, access: Access) -> bytes:
+    """All that is kept of a job and that a key may see: without the scope ``payload`` neither payload nor
+    result, without ``read`` (after a submission) only what it is now."""
     shown = replace(job, payload=None, result=None)
+    if not access.may(Scope.READ):
+        shown = replace(shown, error=None, progress=None, history=(), log=())
     fields = job_to_dict(shown)
     del fields["payload"], fields["result"]
+    if not access.may(Scope.PAYLOAD):
+        return encode(fields)
     return splice(fields, payload=job.payload, result=job.result)
 
 
@@ -109,8 +116,8 @@ def stored_job_body(job: Job, payload: bytes) -> bytes:
     return encode(fields)[:-1] + b',"payload":%s}' % payload
 
 
-def result_body(job: Job) -> bytes:
-    """How an ended job ended."""
+def result_body(job: Job, access: Access) -> bytes:
+    """How an ended job ended; the result itself takes the scope ``payload``."""
     fields = {
         "id": job.id,
         "state": job.state.value,
@@ -118,4 +125,4 @@ def result_body(job: Job) -> bytes:
         "reason": job.reason,
         "finished_at": rfc3339(job.finished_at),
     }
-    return splice(fields, result=job.result)
+    return splice(fields, result=job.result) if access.may(Scope.PAYLOAD) else encode(fields)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import uvicorn
 from fastapi import FastAPI
 
+from taskq.apikeys import KeyStore
 from taskq.errors import TaskqError, Unavailable
 from taskq.keys import Keys
 from taskq.server import check_server, raise_if_unsafe
@@ -102,6 +103,24 @@ class _Server(uvicorn.Server):
         app = self.config.app
         assert isinstance(app, FastAPI)
         app.state.stopping.set()
+
+
+def keys_stored(settings: Settings) -> bool:
+    """Whether there are API keys in Redis; no where it does not answer."""
+    return asyncio.run(_keys_stored(settings))
+
+
+async def _keys_stored(settings: Settings) -> bool:
+    store = AsyncStore.from_url(settings.redis_url, Keys(settings.namespace), retry_seconds=0)
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return await KeyStore(store).count() > 0
+    except (TaskqError, TimeoutError) as error:
+        why = str(error) or "Redis did not answer in time"
+        logger.warning("API keys in Redis cannot be looked for: %s", why)
+        return False
+    finally:
+        await store.close()
 
 
 def run(app: FastAPI, settings: Settings) -> None:

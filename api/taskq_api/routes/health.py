@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request, Response
 from taskq.errors import TaskqError, Unavailable
 from taskq.server import check_server
 from taskq.store import AsyncStore, translate
+from taskq_api.access import needs, public
 from taskq_api.deps import services
 from taskq_api.docs import answers
 from taskq_api.errors import problem
@@ -22,6 +23,7 @@ _HEALTH = encode({"status": "ok", "version": VERSION})
 
 @router.head("/health", include_in_schema=False)
 @router.get("/health", tags=["health"], responses=answers({200: Health}))
+@public
 async def health() -> Response:
     """Answers while the process lives, whatever Redis does."""
     return json_response(_HEALTH)
@@ -29,6 +31,7 @@ async def health() -> Response:
 
 @router.head("/ready", include_in_schema=False)
 @router.get("/ready", tags=["health"], responses=answers({200: Ready}, "not_ready"))
+@public
 async def ready(request: Request) -> Response:
     """Whether jobs can be taken now: Redis answers, is writable, has room, and is set up so that it
     keeps jobs. Else 503 with `reasons`."""
@@ -64,6 +67,7 @@ def _not_ready(reasons: list[str]) -> Response:
 
 
 @router.get("/", include_in_schema=False)
+@needs()
 async def root() -> Response:
     return json_response(
         encode({"name": "taskq", "version": VERSION, "docs": "/docs", "openapi": "/openapi.json"})

@@ -5,21 +5,26 @@ from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
+from starlette.requests import ClientDisconnect
 
 from taskq import codec
 from taskq.aio import end_tasks
+from taskq.apikeys import Scope
 from taskq.durable import require_durable
-from taskq.errors import JobNotFound, ResultExpired
-from taskq.ids import check_job_type, join_id
+from taskq.errors import JobNotFound, ResultExpired, UniqueHeld
+from taskq.ids import check_job_type, check_queue, join_id
 from taskq.inspector import STATE_ORDER
 from taskq.model import Job as StoredJob
 from taskq.present import job_to_dict
 from taskq.states import TERMINAL, State
 from taskq.submission import make_spec
-from taskq_api.auth import OWNER
+from taskq_api.access import Access, access_of, needs
 from taskq_api.batch import DEFAULTS, Batch
 from taskq_api.deps import (
     Services,
+    acting,
+    disconnected,
+    hidden_holder,
     job_place,
     known_parameters,
     parse,
@@ -77,10 +82,11 @@ _KEY_PARAMETER = {
     ),
     openapi_extra={**body(JobRequest), "parameters": [_KEY_PARAMETER]},
 )
+@needs(Scope.SUBMIT)
 async def submit_job(request: Request) -> Response:
     """Stores a job and answers once it is stored: 201, or 200 with the job that this
     `Idempotency-Key` has made before."""
-    its = services(request)
+    its, access = services(request), access_of(request)
     wanted: JobRequest = parse(JobRequest, await read_json(request))
     queue, spec = make_spec(
         its.new_ulid,
@@ -88,27 +94,31 @@ async def submit_job(request: Request) -> Response:
         codec.dumps(wanted.payload),
         wanted.options(request.headers.get("idempotency-key")),
         DEFAULTS,
-        key_owner=request.scope.get(OWNER, ""),
+        key_owner=access.owner,
     )
-    outcome = await its.client.submit(queue, spec)
+    access.check_use(queue, spec.job_type)
+    try:
+        outcome = await its.client.submit(queue, spec)
+    except UniqueHeld as error:
+        raise hidden_holder(error, access) from None
     its.janitor.serve(queue)
     job = stored_job(queue, spec, outcome)
     headers = {"Location": f"/jobs/{job.id}"}
     # Without a key only a repeat of this very call can have stored it: that is news to the client.
     if spec.check and not outcome.created:
-        return await _answer_job(its, job, headers)
+        return await _answer_job(its, job, access, headers)
     return json_response(stored_job_body(job, spec.payload), 201, headers)
 
 
 async def _answer_job(
-    its: Services, known: StoredJob, headers: dict[str, str] | None = None
+    its: Services, known: StoredJob, access: Access, headers: dict[str, str] | None = None
 ) -> Response:
     """The job as it is now, or as ``known`` if it has just been dropped."""
     try:
         job = await its.inspector.job(known.id)
     except JobNotFound:
         job = replace(known, stub=True, payload=None, history=())
-    return json_response(job_body(job), 200, headers)
+    return json_response(job_body(job, access), 200, headers)
 
 
 @router.post(
@@ -116,13 +126,14 @@ async def _answer_job(
     responses=answers({200: BatchAnswer}, *BODY, "durable_unsupported", *REDIS),
     openapi_extra=body(BatchRequest),
 )
+@needs(Scope.SUBMIT)
 async def submit_batch(request: Request) -> Response:
     """Stores up to 1,000 jobs, each for itself; answers what became of each, in the order given. The
     answer is 200 also if jobs were refused: look at `refused`. Where one asks for `durable` and the server
     cannot promise it, nothing is stored."""
     its = services(request)
     envelope = parse(BatchEnvelope, await read_json(request))
-    batch = Batch(its.new_ulid, request.scope.get(OWNER, ""))
+    batch = Batch(its.new_ulid, access_of(request))
     batch.take(envelope.jobs)
     if batch.durable:
         await require_durable(its.client.store)
@@ -137,6 +148,7 @@ async def submit_batch(request: Request) -> Response:
     responses=answers({200: JobList}, "invalid", *REDIS),
     dependencies=[Depends(known_parameters)],
 )
+@needs(Scope.READ)
 async def list_jobs(
     request: Request,
     queue: Annotated[str | None, Query(description="only this queue. Default all")] = None,
@@ -149,29 +161,44 @@ async def list_jobs(
 ) -> Response:
     """A page of jobs without payloads: waiting ones next first, ended ones newest first. A page does
     bounded work however many jobs there are."""
+    access = access_of(request)
     if job_type is not None:
         check_job_type(job_type)
+    if queue is not None:
+        access.check_queue(check_queue(queue))
     page = await services(request).inspector.jobs(
         queue=queue,
+        among=access.queues,
         states=STATE_ORDER if state is None else (state,),
         job_type=job_type or "",
         limit=limit,
         cursor=cursor,
     )
-    rows = [job_to_dict(job, full=False) for job in page.jobs]
+    rows = [
+        job_to_dict(job, full=False) for job in page.jobs if access.can_see(job.queue, job.job_type)
+    ]
     return json_response(
         encode({"jobs": rows, "looked_at": page.looked, "next_cursor": page.cursor})
     )
 
 
 @router.get("/jobs/{job_id}", responses=answers({200: Job}, "job_not_found", *REDIS))
+@needs(Scope.READ)
 async def show_job(request: Request, job_id: str) -> Response:
     """All that is kept of a job, with its history and log. An ended job may have left only a stub."""
-    return json_response(job_body(await _job(request, job_id)))
+    return json_response(job_body(await _job(request, job_id), access_of(request)))
 
 
 async def _job(request: Request, job_id: str) -> StoredJob:
-    return await services(request).inspector.job(join_id(*job_place(job_id)))
+    """The job of a path, where it is there for this key."""
+    access = access_of(request)
+    queue, ulid = job_place(job_id)
+    job_id = join_id(queue, ulid)
+    if not access.can_see(queue):
+        raise JobNotFound(job_id)
+    job = await services(request).inspector.job(job_id)
+    access.check_job(queue, job.job_type, job_id)
+    return job
 
 
 @router.get(
@@ -180,6 +207,7 @@ async def _job(request: Request, job_id: str) -> StoredJob:
         {200: Result, 202: Result}, "job_not_found", "result_expired", "invalid", *REDIS
     ),
 )
+@needs(Scope.READ)
 async def job_result(
     request: Request,
     job_id: str,
@@ -197,18 +225,22 @@ async def job_result(
         return json_response(encode({"id": job.id, "state": job.state}), 202)
     if job.state is State.SUCCEEDED and job.result is None:
         raise ResultExpired(f"job {job.id} succeeded, but its result is no longer kept")
-    return json_response(result_body(job))
+    return json_response(result_body(job, access_of(request)))
 
 
 async def _wait(request: Request, job_id: str, seconds: float) -> None:
-    """Waits for the job's end, but not longer than the process lives."""
+    """Waits for the job's end, but not longer than the process lives or the client stays."""
     ended = asyncio.create_task(services(request).client.wait(job_id, seconds))
     stop = asyncio.create_task(stopping(request).wait())
+    gone = asyncio.create_task(disconnected(request))
     try:
-        await asyncio.wait((ended, stop), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((ended, stop, gone), return_when=asyncio.FIRST_COMPLETED)
+        left = gone.done()
     finally:
-        await end_tasks(stop)
+        await end_tasks(stop, gone)
         await end_tasks(ended)
+    if left:
+        raise ClientDisconnect
     if not ended.cancelled():
         ended.result()  # raises what went wrong
 
@@ -216,22 +248,29 @@ async def _wait(request: Request, job_id: str, seconds: float) -> None:
 @router.post(
     "/jobs/{job_id}/cancel", responses=answers({200: Job}, "job_not_found", "wrong_state", *REDIS)
 )
+@needs(Scope.OPERATE)
 async def cancel_job(request: Request, job_id: str) -> Response:
     """Cancels a waiting job; asks a running one to stop (`cancel_requested`). A cancelled job stays so;
     one that ended otherwise is refused."""
     its = services(request)
     job = await _job(request, job_id)
-    state = await its.client.cancel(job.id)
-    return await _answer_job(its, replace(job, state=state))
+    async with acting(request, "job.cancel", job.id):
+        state = await its.client.cancel(job.id)
+    return await _answer_job(its, replace(job, state=state), access_of(request))
 
 
 @router.post(
     "/jobs/{job_id}/retry",
     responses=answers({200: Job}, "job_not_found", "wrong_state", "unique_held", *REDIS),
 )
+@needs(Scope.OPERATE)
 async def retry_job(request: Request, job_id: str) -> Response:
     """Puts a failed job back in line, with its failures, crashes and losses forgotten."""
     its = services(request)
     job = await _job(request, job_id)
-    state = await its.client.retry(job.id)
-    return await _answer_job(its, replace(job, state=state))
+    try:
+        async with acting(request, "job.retry", job.id):
+            state = await its.client.retry(job.id)
+    except UniqueHeld as error:
+        raise hidden_holder(error, access_of(request)) from None
+    return await _answer_job(its, replace(job, state=state), access_of(request))

@@ -7,6 +7,8 @@ from fastapi import APIRouter, Response
 from fastapi.responses import FileResponse, HTMLResponse
 from starlette.exceptions import HTTPException
 
+from taskq_api.access import needs
+
 router = APIRouter(include_in_schema=False)
 
 # Addresses are relative, so that the page also works behind a prefix of a proxy.
@@ -44,16 +46,19 @@ def _folder() -> Path:
 
 
 @router.get("/docs")
+@needs()
 async def page() -> Response:
     return HTMLResponse(_PAGE)
 
 
 @router.get("/docs/start.js")
+@needs()
 async def start() -> Response:
     return Response(_START, media_type="text/javascript")
 
 
 @router.get("/docs/{name}")
+@needs()
 async def asset(name: str) -> Response:
     if name not in _ASSETS:
         raise HTTPException(404)

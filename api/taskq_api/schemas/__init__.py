@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from taskq_api.schemas.jobs import BatchAnswer, Job, JobList, Result
+from taskq_api.schemas.keys import AuditPage, KeyList, KeyRequest, NewKey, RevokedKey
 from taskq_api.schemas.queues import (
     SETTING_TEXTS,
     JobTypeList,
@@ -30,6 +31,11 @@ _MODELS: list[type[BaseModel]] = [
     QueueChanges,
     WorkerList,
     JobTypeList,
+    KeyRequest,
+    NewKey,
+    KeyList,
+    RevokedKey,
+    AuditPage,
     Health,
     Ready,
     Problem,
@@ -51,6 +57,7 @@ def reference(model: type[BaseModel]) -> dict[str, Any]:
 
 __all__ = [
     "SETTING_TEXTS",
+    "AuditPage",
     "BatchAnswer",
     "BatchEnvelope",
     "BatchItem",
@@ -60,12 +67,16 @@ __all__ = [
     "JobList",
     "JobRequest",
     "JobTypeList",
+    "KeyList",
+    "KeyRequest",
+    "NewKey",
     "Problem",
     "Queue",
     "QueueChanges",
     "QueueList",
     "Ready",
     "Result",
+    "RevokedKey",
     "WorkerList",
     "components",
     "reference",

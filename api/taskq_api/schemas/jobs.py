@@ -78,11 +78,15 @@ class JobRow(BaseModel):
 class Job(JobRow):
     """All that is kept of a job."""
 
-    payload: Any = Field(description="as submitted; null once dropped (see keep_payload)")
+    payload: Any = Field(
+        default=None,
+        description="as submitted; null once dropped (see keep_payload). Left out, as is the result, "
+        "where the key has not the scope `payload`",
+    )
     payload_raw: str | None = Field(
         default=None, description="only where what is stored is not JSON: its text"
     )
-    result: Any = Field(description="what the handler returned")
+    result: Any = Field(default=None, description="what the handler returned")
     result_raw: str | None = Field(
         default=None, description="only where what is stored is not JSON: its text"
     )
