@@ -114,7 +114,7 @@ def parse_key(key_id: str, data: bytes, used: bytes | None = None) -> ApiKey:
         return ApiKey(
             id=key_id,
             name=str(fields["name"]),
-            digest=bytes.fromhex(fields["sha256"]).hex(),
+            digest=_digest(fields["sha256"]),
             # A scope of a later version is not for this one to grant.
             scopes=frozenset(Scope(word) for word in fields["scopes"] if word in ALL_SCOPES),
             queues=_names(fields.get("queues")),
@@ -126,6 +126,12 @@ def parse_key(key_id: str, data: bytes, used: bytes | None = None) -> ApiKey:
         )
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise InvalidInput(f"key {key_id!r} cannot be read: {type(error).__name__}") from None
+
+
+def _digest(value: Any) -> str:
+    if len(bytes.fromhex(value)) != hashlib.sha256().digest_size:
+        raise ValueError("no SHA-256")
+    return str(value)
 
 
 def _names(value: Any) -> frozenset[str] | None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
-from fastapi import Depends, FastAPI
+from fastapi import APIRouter, Depends, FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
 from taskq.aio import end_tasks
@@ -45,7 +45,16 @@ TAGS = [
 
 
 class Api(FastAPI):
-    """FastAPI with the schemas of bodies that routes read and write by themselves."""
+    """FastAPI with the schemas of bodies that routes read and write by themselves, and whose routers all
+    ask what a route needs."""
+
+    def __init__(self, **options: Any) -> None:
+        self.routers: list[APIRouter] = []
+        super().__init__(**options)
+
+    def include_router(self, router: APIRouter, **options: Any) -> None:
+        self.routers.append(router)
+        super().include_router(router, dependencies=[Depends(check_scope)], **options)
 
     def openapi(self) -> dict[str, Any]:
         made = self.openapi_schema is not None
@@ -54,7 +63,7 @@ class Api(FastAPI):
             _drop_foreign_errors(document)
             parts = document.setdefault("components", {})
             parts["schemas"] = components()
-            show_scopes(document, self.routes)
+            show_scopes(document, self.routers)
         return document
 
 
@@ -89,7 +98,7 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
     submit = guarded(jobs.submit_job)
     app.add_route("/jobs", submit, methods=["POST"], include_in_schema=False)
     for module in (jobs, queues, keys, health, pages):
-        app.include_router(module.router, dependencies=[Depends(check_scope)])
+        app.include_router(module.router)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(Door, settings=settings)

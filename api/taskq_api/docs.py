@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
 
+from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
@@ -52,7 +53,7 @@ def body(model: type[BaseModel]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"application/json": reference(model)}}}
 
 
-def show_scopes(document: dict[str, Any], routes: Iterable[Any]) -> None:
+def show_scopes(document: dict[str, Any], routers: Iterable[APIRouter]) -> None:
     """Says of each operation which scope its key needs; ``{}`` among them: none while there are no keys."""
     document["components"]["securitySchemes"] = {
         "key": {
@@ -63,7 +64,7 @@ def show_scopes(document: dict[str, Any], routes: Iterable[Any]) -> None:
             + ". Without any key made or set, the API is open to its own machine and asks for none.",
         }
     }
-    for route in api_routes(routes):
+    for route in api_routes(routers):
         need = needed(route.endpoint)
         for method in route.methods or ():
             operation = document["paths"].get(route.path_format, {}).get(method.lower())
@@ -78,5 +79,7 @@ def show_scopes(document: dict[str, Any], routes: Iterable[Any]) -> None:
                 operation["description"] += f"\n\nScope: `{scopes[0]}`."
 
 
-def api_routes(routes: Iterable[Any]) -> Iterable[APIRoute]:
-    return (route for route in routes if isinstance(route, APIRoute))
+def api_routes(routers: Iterable[APIRouter]) -> list[APIRoute]:
+    """Every route of these, without what a router holds besides."""
+    every = (route for router in routers for route in router.routes)
+    return [route for route in every if isinstance(route, APIRoute)]

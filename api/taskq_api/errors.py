@@ -46,6 +46,7 @@ CODES: dict[str, tuple[int, str]] = {
     "result_expired": (410, "The result is no longer kept"),
     "payload_too_large": (413, "The body or payload is too large"),
     "unsupported_media_type": (415, "Bodies must be application/json"),
+    "head_too_large": (431, "URL and headers are too large"),
     "invalid": (422, "A value was refused"),
     "invalid_payload": (422, "A value is not JSON that every reader understands alike"),
     "queue_full": (429, "The queue is full"),
@@ -106,10 +107,13 @@ def problem(
     all_headers = dict(headers or {})
     if code in RETRY_AFTER:
         all_headers.setdefault("Retry-After", RETRY_AFTER[code])
-    body = document(code, detail, field=field, **more)
-    return Response(
-        json.dumps(body).encode(), CODES[code][0], headers=all_headers, media_type=PROBLEM
-    )
+    body = document_bytes(code, detail, field=field, **more)
+    return Response(body, CODES[code][0], headers=all_headers, media_type=PROBLEM)
+
+
+def document_bytes(code: str, detail: str, **more: Any) -> bytes:
+    """The body of a problem."""
+    return json.dumps(document(code, detail, **more)).encode()
 
 
 def describe(error: TaskqError) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from taskq.keys import Keys
 from taskq.server import check_server, raise_if_unsafe
 from taskq.settings import Settings, mask_url
 from taskq.store import AsyncStore
+from taskq_api.protocol import BoundedProtocol
 
 logger = logging.getLogger("taskq.api")
 
@@ -146,6 +147,7 @@ async def _serve(app: FastAPI, settings: Settings, sockets: list[socket.socket])
     await _check(settings)
     config = uvicorn.Config(
         app,
+        http=BoundedProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

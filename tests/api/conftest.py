@@ -14,6 +14,7 @@ import pytest
 from fastapi import FastAPI
 
 from taskq import calls
+from taskq.apikeys import KeyRequest, KeyStore
 from taskq.ids import split_id
 from taskq.model import Claimed
 from taskq.settings import load_settings
@@ -50,6 +51,12 @@ class Api:
     async def jobs_stored(self) -> int:
         return len(await self.store.redis.keys("taskq:{*}:job:*"))
 
+    async def key(self, *scopes: str, **more: Any) -> dict[str, str]:
+        """Headers with a new key of these scopes, which this process knows already."""
+        key, token = await KeyStore(self.store).create(KeyRequest("k", scopes, **more))
+        await self.app.state.services.ring.read()
+        return {"authorization": f"Bearer {token}", "x-key-id": key.id}
+
     # --- what a worker does ---
 
     async def claim(self, job_id: str, worker: str = "w1") -> Claimed:
@@ -73,9 +80,11 @@ class Api:
 
 
 @asynccontextmanager
-async def running(redis_url: str, **settings: Any) -> AsyncIterator[Api]:
+async def running(
+    redis_url: str, *, keys_stored: bool = False, **settings: Any
+) -> AsyncIterator[Api]:
     """An application in this process with a client whose requests come from localhost."""
-    app = create_app(load_settings(redis_url=redis_url, **settings))
+    app = create_app(load_settings(redis_url=redis_url, **settings), keys_stored=keys_stored)
     transport = httpx.ASGITransport(app=app)
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(app.router.lifespan_context(app))

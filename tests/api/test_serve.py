@@ -1,5 +1,6 @@
 """``taskq api`` as a process: how it starts, refuses to start, and stops."""
 
+import contextlib
 import json
 import os
 import socket
@@ -139,3 +140,44 @@ def test_refuses_a_server_that_evicts(command: Any) -> None:
     with EmbeddedServer(config={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
         said = refused(command("--port", "0", "--redis-url", server.url), 1)
     assert "noeviction" in said
+
+
+def raw(process: Any, data: bytes, timeout: float = 20) -> bytes:
+    """All that is answered to bytes sent as they are, until the server hangs up."""
+    with socket.create_connection(("127.0.0.1", process.port), timeout=timeout) as client:
+        with contextlib.suppress(ConnectionError):
+            for start in range(0, len(data), 65_536):
+                client.sendall(data[start : start + 65_536])
+        answer = b""
+        with contextlib.suppress(ConnectionError):
+            while piece := client.recv(100_000):
+                answer += piece
+    return answer
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /jobs?" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /jobs HTTP/1.1\r\nHost: localhost\r\n" + b"X-A: b\r\n" * 10_000 + b"\r\n",
+        b"GET /jobs HTTP/1.1\r\nHost: localhost\r\nX-A: " + b"x" * 5_000_000,
+        b"GET /" + b"x" * 5_000_000,
+    ],
+    ids=["query", "headers", "a header without an end", "a path without an end"],
+)
+def test_a_head_is_bounded(redis_url: str, start_api: Any, head: bytes) -> None:
+    process = start_api("--redis-url", redis_url)
+    answer = raw(process, head)
+    # A reset by the bytes that nobody reads may overtake the answer, but never a 2xx.
+    assert answer == b"" or answer.startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
+    assert httpx.get(f"{process.url}/health").status_code == 200
+
+
+def test_a_head_of_ordinary_size_is_none_the_worse(redis_url: str, start_api: Any) -> None:
+    process = start_api("--redis-url", redis_url)
+    headers = {f"X-{i}": "y" * 1_000 for i in range(25)}
+    body = {"job_type": "echo", "payload": "x" * 900_000}
+    with httpx.Client() as client:
+        for _ in range(3):  # one connection: each is counted for itself
+            answer = client.post(f"{process.url}/jobs", json=body, headers=headers, timeout=20)
+            assert answer.status_code == 201

@@ -1,0 +1,77 @@
+"""HTTP/1.1 as uvicorn speaks it over httptools, with the bounds that httptools has not: on the size of a
+request's head (its URL and headers) and on how long a client may take to send one."""
+
+import asyncio
+import time
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from taskq_api.errors import document_bytes
+
+MAX_HEAD_BYTES = 32_768
+SILENT_SECONDS = 15.0
+"""For a whole head, and between two pieces of a body."""
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    _head = 0
+    """Bytes since the last head was complete, and of a body since its last piece."""
+    _since: float | None = None
+    """Since when the rest of a request is waited for."""
+    _timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._since = time.monotonic()
+        self._timer = self.loop.call_later(SILENT_SECONDS, self._look)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += len(data)
+        super().data_received(data)
+        # What this piece has completed was counted out again meanwhile.
+        if self._head > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self._head = 0
+            body = document_bytes(
+                "head_too_large", f"URL and headers may have {MAX_HEAD_BYTES} bytes together"
+            )
+            self.transport.write(
+                b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+                b"content-type: application/problem+json\r\nconnection: close\r\n"
+                b"content-length: %d\r\n\r\n%s" % (len(body), body)
+            )
+            self.transport.close()
+
+    def on_message_begin(self) -> None:
+        self._since = time.monotonic()
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._head = 0
+        self._since = time.monotonic()
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._head = 0
+        self._since = time.monotonic()
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._head = 0
+        self._since = None
+        super().on_message_complete()
+
+    def _look(self) -> None:
+        """Hangs up on a client that has begun a request and does not go on."""
+        silent = 0.0 if self._since is None else time.monotonic() - self._since
+        if silent >= SILENT_SECONDS and not self.flow.read_paused:
+            self.transport.close()
+        else:
+            self._timer = self.loop.call_later(max(1.0, SILENT_SECONDS - silent), self._look)

@@ -1,0 +1,224 @@
+"""Stored keys: made, used, counted, ended; and a door that closes by itself and never opens."""
+
+import asyncio
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import httpx
+import pytest
+
+from support.workers import COMMAND
+from taskq.apikeys import KeyRequest, KeyStore
+from taskq.errors import ConfigError
+from taskq.settings import load_settings
+from taskq_api import keyring
+from taskq_api.app import create_app
+
+Check = Callable[..., dict[str, Any]]
+
+
+async def make(api: Any, *scopes: str, **more: Any) -> tuple[str, dict[str, str]]:
+    """(id, headers) of a new key, known to this API."""
+    headers = await api.key(*(scopes or ("admin", "read", "submit")), **more)
+    return headers["x-key-id"], headers
+
+
+async def until(condition: Callable[[], Any], seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while not await condition():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.05)
+
+
+async def test_the_first_key_closes_an_open_door(api: Any, problem: Check) -> None:
+    made = await api.http.post("/keys", json={"name": "first", "scopes": ["admin", "read"]})
+    assert made.status_code == 201
+    problem(await api.http.get("/queues"), 401, "unauthorized")
+    headers = {"authorization": f"Bearer {made.json()['token']}", "host": "tasks.example.com"}
+    assert (await api.http.get("/queues", headers=headers)).status_code == 200
+    assert (await api.http.get("/health")).status_code == 200
+
+
+async def test_every_other_process_closes_too(run_api: Any, redis_url: str) -> None:
+    async with run_api() as one, run_api(redis_url) as other:
+        assert (await other.http.get("/queues")).status_code == 200
+        await KeyStore(one.store).create(KeyRequest("k", ["read"]))
+
+        async def closed() -> bool:
+            return bool((await other.http.get("/queues")).status_code == 401)
+
+        await until(closed, keyring.STALE_SECONDS)
+
+
+async def test_it_never_opens_by_itself(api: Any, problem: Check) -> None:
+    key_id, headers = await make(api)
+    answer = await api.http.delete(f"/keys/{key_id}", headers=headers)
+    assert answer.json() == {"id": key_id, "name": "k", "revoked": True}
+    problem(await api.http.get("/queues", headers=headers), 401, "unauthorized")
+    await api.app.state.services.ring.read()
+    problem(await api.http.get("/queues"), 401, "unauthorized")
+
+
+async def test_a_secret_is_shown_once_and_kept_nowhere(api: Any) -> None:
+    made = (await api.http.post("/keys", json={"name": "ci", "scopes": ["admin"]})).json()
+    token = made["token"]
+    assert token.startswith(f"tq_{made['id']}_")
+    secret = token.rsplit("_", 1)[1]
+    assert len(secret) * 4 >= 160
+    listed = await api.http.get("/keys", headers={"authorization": f"Bearer {token}"})
+    (shown,) = listed.json()["keys"]
+    assert shown == {name: value for name, value in made.items() if name != "token"}
+    redis = api.store.redis
+    for name in await redis.keys("*"):
+        kind = await redis.type(name)
+        held = {b"hash": redis.hgetall, b"stream": redis.xrange, b"set": redis.smembers}[kind]
+        assert secret not in str(await held(name)), name
+
+
+async def test_a_revoked_key_ends_everywhere_within_five_seconds(run_api: Any) -> None:
+    async with run_api() as one, run_api() as other:
+        key_id, headers = await make(one)
+        await other.app.state.services.ring.read()
+        assert (await other.http.get("/queues", headers=headers)).status_code == 200
+        await KeyStore(one.store).revoke(key_id)
+
+        async def refused() -> bool:
+            return bool((await other.http.get("/queues", headers=headers)).status_code == 401)
+
+        await until(refused, keyring.STALE_SECONDS)
+
+
+async def test_nothing_is_decided_on_old_news(
+    run_api: Any, problem: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However the loop that reads the keys fares: a request looks again before it believes them."""
+    monkeypatch.setattr(keyring, "REFRESH_SECONDS", 3600)
+    async with run_api() as api:
+        key_id, headers = await make(api)
+        await KeyStore(api.store).revoke(key_id)
+        assert (await api.http.get("/queues", headers=headers)).status_code == 200
+        ring = api.app.state.services.ring
+        ring._read_at -= keyring.STALE_SECONDS
+        problem(await api.http.get("/queues", headers=headers), 401, "unauthorized")
+
+
+async def test_a_known_key_and_a_wrong_one_cost_no_call(api: Any) -> None:
+    _, headers = await make(api)
+    redis = api.store.redis
+
+    async def commands() -> int:
+        return int((await redis.info("stats"))["total_commands_processed"])
+
+    async def cost(**more: Any) -> int:
+        before = await commands()
+        await api.http.get("/openapi.json", **more)
+        return await commands() - before
+
+    base = await commands()
+    ours = await commands() - base
+    costs = {await cost(headers=headers), await cost(headers={"authorization": "Bearer tq_0_1"})}
+    # The janitor and the ring may have come in between once.
+    costs |= {await cost(headers=headers) for _ in range(5)}
+    assert min(costs) == ours
+
+
+async def test_a_key_ends_when_it_was_said_to(api: Any, problem: Check) -> None:
+    _, headers = await make(api, "read", expires_ms=3_600_000)
+    assert (await api.http.get("/queues", headers=headers)).status_code == 200
+    ring = api.app.state.services.ring
+    ring._now_ms += 3_600_000
+    shown = problem(await api.http.get("/queues", headers=headers), 401, "unauthorized")
+    assert "expired" in shown["detail"]
+    wrong = {"authorization": headers["authorization"][:-1]}
+    shown = problem(await api.http.get("/queues", headers=wrong), 401, "unauthorized")
+    assert "expired" not in shown["detail"]
+
+
+async def test_the_last_use_is_told_once_a_minute(api: Any) -> None:
+    key_id, headers = await make(api)
+    ring, keys = api.app.state.services.ring, KeyStore(api.store)
+    await api.http.get("/queues", headers=headers)
+    await ring.write_used()
+    (key,) = await keys.list()
+    assert key.used_at is not None
+    await api.store.redis.hset("taskq:keys:used", key_id, 1)
+    await api.http.get("/queues", headers=headers)
+    await ring.write_used()
+    assert (await keys.list())[0].used_at == 1
+    ring._written[key_id] -= keyring.USED_SECONDS
+    await api.http.get("/queues", headers=headers)
+    await ring.write_used()
+    assert ((await keys.list())[0].used_at or 0) > 1
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [b"", b"{}", b"[]", b"nonsense", b'{"name":"x","sha256":"zz","scopes":["admin"]}',
+     b'{"name":"x","sha256":"","scopes":["admin"]}',
+     b'{"name":"x","sha256":"00","scopes":"admin","queues":"q"}'],
+)  # fmt: skip
+async def test_what_a_hand_broke_opens_nothing(api: Any, problem: Check, stored: bytes) -> None:
+    await api.store.redis.hset("taskq:keys", "a", stored)
+    await api.app.state.services.ring.read()
+    for token in ("tq_a_", "tq_a_b", "tq_a_" + "0" * 48, ""):
+        headers = {"authorization": f"Bearer {token}"}
+        problem(await api.http.get("/queues", headers=headers), 401, "unauthorized")
+    assert await KeyStore(api.store).list() == []
+
+
+async def test_a_broken_hash_of_keys_lets_nobody_in(
+    run_api: Any, redis_url: str, problem: Check
+) -> None:
+    async with run_api() as api:
+        await api.store.redis.set("taskq:keys", "oops")
+        api.app.state.services.ring._read_at = float("-inf")
+        problem(await api.http.get("/queues"), 500, "broken_key")
+        assert (await api.http.get("/health")).status_code == 200
+
+
+async def test_while_redis_is_away_only_listed_keys_are_known(run_api: Any, problem: Check) -> None:
+    async with run_api("redis://127.0.0.1:1/0", api_keys="listed") as api:
+        for token in ("tq_0_1", "wrong"):
+            answer = await api.http.get("/docs", headers={"authorization": f"Bearer {token}"})
+            problem(answer, 503, "redis_unavailable")
+            assert answer.headers["retry-after"]
+        listed = {"authorization": "Bearer listed"}
+        assert (await api.http.get("/docs", headers=listed)).status_code == 200
+
+
+class TestAnotherAddress:
+    def test_takes_a_key(self) -> None:
+        with pytest.raises(ConfigError, match="taskq keys create"):
+            create_app(load_settings(api_host="0.0.0.0"))
+        create_app(load_settings(api_host="0.0.0.0"), keys_stored=True)
+
+    async def test_is_served_for_stored_keys_and_stays_closed_without(
+        self, run_api: Any, problem: Check
+    ) -> None:
+        """Also if the last key was revoked between the look for it and the first request."""
+        async with run_api(api_host="0.0.0.0", keys_stored=True) as api:
+            problem(await api.http.get("/queues"), 401, "unauthorized")
+            _, headers = await make(api, "read")
+            assert (await api.http.get("/queues", headers=headers)).status_code == 200
+
+
+def test_taskq_api_listens_elsewhere_once_there_is_a_key(
+    redis_url: str, start_api: Any, command: Any
+) -> None:
+    arguments = ("--host", "0.0.0.0", "--redis-url", redis_url)
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert "taskq keys create" in done.stderr
+    create = ("keys", "create", "--name", "n", "--scope", "read", "--redis-url", redis_url)
+    made = subprocess.run(
+        [sys.executable, "-c", COMMAND, *create], capture_output=True, text=True, check=True
+    )
+    process = start_api(*arguments)
+    token = made.stdout.strip()
+    assert httpx.get(f"{process.url}/queues").status_code == 401
+    headers = {"authorization": f"Bearer {token}"}
+    assert httpx.get(f"{process.url}/queues", headers=headers).status_code == 200
+    assert token not in "".join(process.lines)
