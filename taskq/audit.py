@@ -73,7 +73,8 @@ class Audit:
     async def acting(
         self, actor: Actor, what: str, target: str, **parameters: Any
     ) -> AsyncIterator[Note]:
-        """Around an action: written down when it is over, with what became of it. Errors pass through."""
+        """Around an action: written down when it is over, with what became of it. Errors pass through; what
+        was refused because of how it was asked is no action."""
         note = Note(target, parameters)
         outcome = "ok"
         try:
@@ -85,6 +86,9 @@ class Audit:
                 logger.info("%s %s by %s: %s", what, target, actor.who, error.code)
             else:
                 outcome = error.code
+            raise
+        except InvalidInput:
+            outcome = ""
             raise
         except TaskqError as error:
             outcome = error.code
