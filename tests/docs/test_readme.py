@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,8 @@ from taskq_api.app import create_app
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 REST = (ROOT / "docs" / "rest.md").read_text()
+REST_KEYS = "## Keys" + REST.split("## Keys", 1)[1].split("\n## ", 1)[0]
+"""Run by itself: a first key closes the door."""
 
 
 def blocks(language: str, page: str = README) -> list[str]:
@@ -143,7 +146,7 @@ def test_own_task_from_the_command_line(dev: Dev) -> None:
     assert "Hello Ada" in out.stdout, out.stderr
 
 
-@pytest.mark.parametrize("command", curls(REST))
+@pytest.mark.parametrize("command", curls(REST.replace(REST_KEYS, "")))
 def test_rest_curls_answer(dev: Dev, command: str) -> None:
     """Each of a job for which it means something."""
     about: dict[str, Any] = {"job_type": "print", "payload": {"message": "hi"}}
@@ -157,6 +160,44 @@ def test_rest_curls_answer(dev: Dev, command: str) -> None:
         until(lambda: dev.get(f"/jobs/{job_id}")["state"] == "failed", 15, "the job fails")
     answer = json.loads(dev.shell(command.replace("<id>", job_id)))
     assert "code" not in answer, answer
+
+
+def test_keys_are_made_used_and_revoked_as_the_page_says(tmp_path: Path) -> None:
+    shutil.copy(ROOT / "examples" / "hello.py", tmp_path)
+    dev = Dev(tmp_path)
+    # One shell after the other, in which `taskq` is this one.
+    typed = f"export TASKQ_REDIS_URL=unix://{tmp_path}/.taskq/valkey.sock\n"
+    typed += f"taskq() {{ {sys.executable} -c '{COMMAND}' \"$@\"; }}\n"
+    lines = [line for block in blocks("sh", REST_KEYS) for line in block.splitlines()]
+    told: list[Any] = []
+    try:
+        for line in lines:
+            keys = json.loads(dev.shell(f"{typed}taskq keys list --json"))["keys"]
+            line = line.replace("<id>", keys[-1]["id"] if keys else "")
+            if line.startswith("export"):
+                typed += f"export TASKQ_API_KEY={dev.shell(f'{typed}{line}; echo $TASKQ_API_KEY')}"
+                until(lambda: _status(dev, "/queues") == 401, 5, "the door closes")
+            else:
+                out = dev.shell(typed + line)
+                told.append(json.loads(out) if line.startswith("curl") else out)
+    finally:
+        dev.stop()
+    assert all("code" not in answer for answer in told if isinstance(answer, dict)), told
+    made, listed, revoked, trail, _, shown, gone, _ = told
+    assert [key["name"] for key in listed["keys"]] == ["ops", "ci"]
+    assert (revoked["id"], revoked["revoked"]) == (made["id"], True)
+    assert [entry["what"] for entry in trail["entries"]] == ["key.revoke", *["key.create"] * 2]
+    assert "mailer" in shown
+    assert "revoked" in gone
+
+
+def _status(dev: Dev, path: str) -> int:
+    try:
+        dev.get(path)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
+    return 200
 
 
 def test_rest_page_has_every_route() -> None:
