@@ -75,6 +75,7 @@ class Door:
             origins=settings.origins,
         )
         self._tries = FailedTries()
+        self._tell = errors.Teller()
         self._proven: set[str] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -85,28 +86,33 @@ class Door:
         try:
             refused = await self._refusal(scope, ring)
         except TaskqError as error:
+            self._tell(error)
             refused = errors.answer(error)
         if refused is not None:
             await refused(scope, receive, send)
-        elif self._closed or ring.closed or ring.stale:
-            await self.app(scope, receive, send)
-        else:
+        elif scope.get(ACCESS) is OPEN or (is_open(scope["path"]) and self._is_open_to_all(ring)):
             await self._open(scope, receive, send)
+        else:
+            await self.app(scope, receive, send)
+
+    def _is_open_to_all(self, ring: KeyRing) -> bool:
+        return ring.known and not (self._closed or ring.closed)
 
     async def _refusal(self, scope: Scope, ring: KeyRing) -> Any:
         """The answer to a request that stays outside; None for one that has its ``Access`` now."""
         if is_open(scope["path"]):
             return None
-        token = _bearer(scope)
-        shown = digest(token)
-        access = ring.find_listed(shown)
-        expired = False
-        if access is None:
+        if not (self._closed or ring.closed):
             await ring.fresh()
-            if not (self._closed or ring.closed):
+            if not ring.closed:
                 scope[ACCESS] = OPEN
                 scope[OWNER] = OPEN.owner
                 return None
+        token = _bearer(scope)
+        shown = digest(token)
+        access, expired = ring.find_listed(shown), False
+        if access is None:
+            await ring.fresh()
             access, expired = ring.find(token, shown)
         peer = peer_of(scope.get("client"))
         wait = self._tries.wait_for(peer)
@@ -150,7 +156,7 @@ def _unauthorized(expired: bool) -> Any:
         if expired
         else "send a key as `Authorization: Bearer <key>`"
     )
-    return problem("unauthorized", detail, headers={"WWW-Authenticate": 'Bearer realm="taskq"'})
+    return problem("unauthorized", detail)
 
 
 def _later(code: str, detail: str, seconds: float) -> Any:

@@ -103,10 +103,12 @@ def problem(
     headers: Mapping[str, str] | None = None,
     **more: Any,
 ) -> Response:
-    """A problem+json answer; 429 and 503 say when to come back."""
+    """A problem+json answer; 429 and 503 say when to come back, 401 what to come with."""
     all_headers = dict(headers or {})
     if code in RETRY_AFTER:
         all_headers.setdefault("Retry-After", RETRY_AFTER[code])
+    if code == "unauthorized":
+        all_headers["WWW-Authenticate"] = 'Bearer realm="taskq"'
     body = document_bytes(code, detail, field=field, **more)
     return Response(body, CODES[code][0], headers=all_headers, media_type=PROBLEM)
 
@@ -163,18 +165,28 @@ class _Seldom:
         return True
 
 
+class Teller:
+    """Logs what is the server's fault and not the client's."""
+
+    def __init__(self) -> None:
+        self._seldom = _Seldom()
+
+    def __call__(self, error: TaskqError) -> None:
+        if isinstance(error, Unavailable):
+            if self._seldom():
+                logger.warning("%s", error)
+        elif describe(error)["status"] >= 500:
+            logger.error("%s: %s", type(error).__name__, error)
+
+
 def install(app: FastAPI) -> None:
     """Answers every error of a route as a problem."""
-    seldom = _Seldom()
+    tell = Teller()
 
     async def taskq_error(_: Request, error: Exception) -> Response:
         assert isinstance(error, TaskqError)
+        tell(error)
         shown = describe(error)
-        if isinstance(error, Unavailable):
-            if seldom():
-                logger.warning("%s", error)
-        elif shown["status"] >= 500:
-            logger.error("%s: %s", type(error).__name__, error)
         headers = {"Connection": "close"} if shown["status"] == 413 else {}
         return problem(**_arguments(shown), headers=headers)
 

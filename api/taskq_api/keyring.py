@@ -14,7 +14,8 @@ from taskq.apikeys import ApiKey, digest, pairs, parse_key, token_id
 from taskq.calls import throttle
 from taskq.errors import BrokenKey, InvalidInput, TaskqError
 from taskq.store import AsyncStore, translate
-from taskq_api.access import Access
+from taskq_api.access import OPEN, Access
+from taskq_api.errors import Refused
 
 logger = logging.getLogger("taskq.api")
 
@@ -62,6 +63,11 @@ class KeyRing:
         """Whether a key is asked for. Once it is, it is until the process ends: when the last key is
         revoked the door does not open by itself."""
         return self._closed
+
+    @property
+    def known(self) -> bool:
+        """Whether the keys were ever read."""
+        return self._read_at > 0
 
     @property
     def stale(self) -> bool:
@@ -130,6 +136,18 @@ class KeyRing:
             return None, True
         self._used[known.key.id] = self.now_ms()
         return known.access, False
+
+    async def check_again(self, access: Access) -> None:
+        """For answers that take long: raises ``Refused`` ``unauthorized`` where the key has been revoked or
+        has expired since the request came in, or where keys are asked for only since then."""
+        if any(key.access == access for key in self._listed):
+            return
+        await self.fresh()
+        known = self._known.get(access.owner)
+        if access == OPEN and not self._closed:
+            return
+        if known is None or known.access != access or known.key.expired(self.now_ms()):
+            raise Refused("unauthorized", "this API key is not valid any more")
 
     async def wait_for(self, access: Access) -> float:
         """Takes a request from a key's rate: seconds until the next one is allowed, 0 if this one is.

@@ -19,6 +19,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     _head = 0
     """Bytes since the last head was complete, and of a body since its last piece."""
+    _too_large = False
     _since: float | None = None
     """Since when the rest of a request is waited for."""
     _timer: asyncio.TimerHandle | None = None
@@ -38,22 +39,19 @@ class BoundedProtocol(HttpToolsProtocol):
         super().data_received(data)
         # What this piece has completed was counted out again meanwhile.
         if self._head > MAX_HEAD_BYTES and not self.transport.is_closing():
-            self._head = 0
-            body = document_bytes(
-                "head_too_large", f"URL and headers may have {MAX_HEAD_BYTES} bytes together"
-            )
-            self.transport.write(
-                b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
-                b"content-type: application/problem+json\r\nconnection: close\r\n"
-                b"content-length: %d\r\n\r\n%s" % (len(body), body)
-            )
-            self.transport.close()
+            self._refuse()
 
     def on_message_begin(self) -> None:
         self._since = time.monotonic()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
+        # Only with so many bytes at hand can the head be among them that is too large.
+        if self._head > MAX_HEAD_BYTES:
+            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
+            if size > MAX_HEAD_BYTES:
+                self._too_large = True
+                raise ValueError("the head is too large")  # ends the parser, then comes the answer
         self._head = 0
         self._since = time.monotonic()
         super().on_headers_complete()
@@ -67,6 +65,24 @@ class BoundedProtocol(HttpToolsProtocol):
         self._head = 0
         self._since = None
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if self._too_large:
+            self._refuse()
+        else:
+            super().send_400_response(msg)
+
+    def _refuse(self) -> None:
+        self._head = 0
+        body = document_bytes(
+            "head_too_large", f"URL and headers may have {MAX_HEAD_BYTES} bytes together"
+        )
+        self.transport.write(
+            b"HTTP/1.1 431 Request Header Fields Too Large\r\n"
+            b"content-type: application/problem+json\r\nconnection: close\r\n"
+            b"content-length: %d\r\n\r\n%s" % (len(body), body)
+        )
+        self.transport.close()
 
     def _look(self) -> None:
         """Hangs up on a client that has begun a request and does not go on."""

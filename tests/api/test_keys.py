@@ -91,6 +91,31 @@ async def test_a_revoked_key_ends_everywhere_within_five_seconds(run_api: Any) -
         await until(refused, keyring.STALE_SECONDS)
 
 
+@pytest.mark.parametrize("was", ["open", "stored", "listed"])
+async def test_who_waits_is_asked_again(run_api: Any, problem: Check, was: str) -> None:
+    """A key that was revoked meanwhile gets no result; nor does one without, if a first key was made."""
+    async with run_api(api_keys="one" if was == "listed" else None) as api:
+        key_id, headers = None, {"authorization": "Bearer one"}
+        job = await api.http.post("/jobs", json={"job_type": "echo"}, headers=headers)
+        if was == "stored":
+            key_id, headers = await make(api, "read", "payload")
+        path = f"/jobs/{job.json()['id']}/result?wait=20"
+        waiting = asyncio.create_task(api.http.get(path, headers=headers))
+        await until(api.store.redis.pubsub_channels, 5)
+        if key_id is None:
+            await make(api, "read")
+        else:
+            await KeyStore(api.store).revoke(key_id)
+            await api.app.state.services.ring.read()
+        await api.finish(job.json()["id"], b'"sesame"')
+        answer = await waiting
+        if was == "listed":
+            assert answer.json()["result"] == "sesame"
+        else:
+            problem(answer, 401, "unauthorized")
+            assert "sesame" not in answer.text
+
+
 async def test_nothing_is_decided_on_old_news(
     run_api: Any, problem: Check, monkeypatch: pytest.MonkeyPatch
 ) -> None:

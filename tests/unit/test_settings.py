@@ -180,3 +180,12 @@ def test_no_secret_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValidationError) as raw:
         Settings()
     assert "s3cret" not in str(raw.value)
+
+
+def test_no_secret_in_what_python_shows_of_settings() -> None:
+    url, keys = "redis://app:sesame-1@db:6379/0?password=sesame-2", "sesame-3,sesame-4"
+    settings = load_settings(redis_url=url, api_keys=keys, cors_origins="https://a.example.com")
+    for shown in (repr(settings), str(settings), f"{settings!r}", str([settings])):
+        assert "sesame" not in shown
+        assert "https://a.example.com" in shown
+    assert settings.origins == ("https://a.example.com",)

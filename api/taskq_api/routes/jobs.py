@@ -220,6 +220,7 @@ async def job_result(
     job = await _job(request, job_id)
     if job.state not in TERMINAL and wait > 0:
         await _wait(request, job.id, min(wait, WAIT_MAX))
+        await services(request).ring.check_again(access_of(request))
         job = await _job(request, job_id)
     if job.state not in TERMINAL:
         return json_response(encode({"id": job.id, "state": job.state}), 202)
