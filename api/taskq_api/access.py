@@ -1,8 +1,17 @@
 """What a request may do and see: the one place that decides, asked by every route.
 
 A route says in one line what it needs, below its path: ``@needs(Scope.READ)``, ``@needs()`` (any key) or
-``@public``. One that says nothing is refused to everybody. What a key may see of what it asks for is asked of
-the request's ``Access``: ``access_of(request).check_job(queue, job_type, job_id)`` and the like.
+``@public``. One that says nothing is refused to everybody. Then it asks the request's ``Access``
+(``access_of(request)``) what is there for this key::
+
+    a queue by name               check_queue(queue)
+    all of a queue                check_whole_queue(queue)
+    a job by its id               deps.find_job(request, job_id), which asks check_job
+    a submission                  check_use(queue, job_type)
+    a lease                       check_queue(queue), types(asked)
+    a list or a stream            queues, job_types, can_see(queue, job_type) of each row
+    workers, the installation     check_everything()
+    an answer that takes long     services(request).ring.check_again(access), every few seconds
 """
 
 import functools
@@ -95,13 +104,22 @@ class Access:
             )
 
     def check_whole_queue(self, queue: str) -> None:
-        """For what touches every job of a queue. Raises ``QueueNotFound``, ``Refused``
-        ``forbidden_job_type`` where the key is bound to types."""
+        """For what touches every job of a queue. Raises ``QueueNotFound``, ``Refused`` ``key_restricted``
+        where the key is bound to types."""
         self.check_queue(queue)
         if self.job_types is not None:
             raise Refused(
-                "forbidden_job_type",
+                "key_restricted",
                 "this acts on all jobs of the queue, and this API key may use some job types only",
+            )
+
+    def check_everything(self) -> None:
+        """For what concerns the whole installation. Raises ``Refused`` ``key_restricted`` where the key is
+        bound to anything."""
+        if not self.everything:
+            raise Refused(
+                "key_restricted",
+                "this concerns all queues, and this API key may use some of them, or some job types, only",
             )
 
     def types(self, asked: Iterable[str] | None) -> list[str] | None:

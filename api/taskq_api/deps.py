@@ -14,10 +14,11 @@ from taskq.apikeys import KeyStore
 from taskq.audit import Audit, Note
 from taskq.client import AsyncClient
 from taskq.errors import InvalidInput, InvalidPayload, JobNotFound, UniqueHeld
-from taskq.ids import UlidFactory, split_id
+from taskq.ids import UlidFactory, join_id, split_id
 from taskq.inspector import Inspector
 from taskq.janitor import Janitor
 from taskq.keys import Keys
+from taskq.model import Job
 from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore
@@ -147,3 +148,16 @@ def job_place(job_id: str) -> tuple[str, str]:
         return split_id(job_id)
     except InvalidInput:
         raise JobNotFound(job_id[:100]) from None
+
+
+async def find_job(request: Request, job_id: str) -> Job:
+    """The job of an id in a path, where it is there for this key: the one place where an id becomes a job.
+    Raises ``JobNotFound``."""
+    access = access_of(request)
+    queue, ulid = job_place(job_id)
+    job_id = join_id(queue, ulid)
+    if not access.can_see(queue):
+        raise JobNotFound(job_id)
+    job = await services(request).inspector.job(job_id)
+    access.check_job(queue, job.job_type, job_id)
+    return job

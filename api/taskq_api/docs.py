@@ -16,6 +16,8 @@ from taskq_api.schemas import Problem, reference
 _EVERYWHERE = (
     "unauthorized",
     "scope_missing",
+    "forbidden_job_type",
+    "key_restricted",
     "forbidden_host",
     "forbidden_origin",
     "rate_limited",

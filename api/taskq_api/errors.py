@@ -33,6 +33,7 @@ CODES: dict[str, tuple[int, str]] = {
     "unauthorized": (401, "A valid API key is needed"),
     "scope_missing": (403, "The API key may not do this"),
     "forbidden_job_type": (403, "The API key may not use this job type"),
+    "key_restricted": (403, "The API key is bound to some queues or job types"),
     "forbidden_host": (403, "This Host is not served without API keys"),
     "forbidden_origin": (403, "Requests from this Origin are refused without API keys"),
     "not_found": (404, "Nothing is here"),

@@ -1,5 +1,6 @@
 """Keys for some queues and job types: for all else it is as if it were not there."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 
 from taskq.apikeys import Scope
 from taskq.registry import WorkerInfo, now_ms
+from taskq_api.access import Access
+from taskq_api.errors import Refused
 
 Check = Callable[..., dict[str, Any]]
 
@@ -126,7 +129,28 @@ async def test_what_touches_a_whole_queue_is_not_for_a_key_of_some_types(
     await api.submit(queue="mine")
     headers = await api.key(*ALL, queues=["mine"], job_types=["echo"])
     answer = await api.http.patch("/queues/mine", json={"paused": True}, headers=headers)
-    problem(answer, 403, "forbidden_job_type")
+    problem(answer, 403, "key_restricted")
+
+
+@pytest.mark.parametrize(
+    ("lists", "whole_queue", "everything"),
+    [({}, True, True), ({"queues": {"a"}}, True, False), ({"job_types": {"t"}}, False, False)],
+)
+def test_what_is_asked_of_an_access(lists: Any, whole_queue: bool, everything: bool) -> None:
+    access = Access("key:k", **{name: frozenset(names) for name, names in lists.items()})
+    for check, fine in (
+        (lambda: access.check_whole_queue("a"), whole_queue),
+        (access.check_everything, everything),
+    ):
+        with contextlib.nullcontext() if fine else pytest.raises(Refused, match="API key"):
+            check()
+    assert access.can_see("a", "t")
+    assert access.can_see("b") == ("queues" not in lists)
+    assert access.can_see("a", "") == access.can_see("a", "u") == ("job_types" not in lists)
+    assert access.types(["t"]) == ["t"]
+    assert access.types(None) == (["t"] if "job_types" in lists else None)
+    with contextlib.nullcontext() if "job_types" not in lists else pytest.raises(Refused):
+        access.types(["t", "u"])
 
 
 async def test_the_holder_of_a_unique_key_is_not_named(api: Any, problem: Check) -> None:

@@ -12,7 +12,7 @@ from taskq.aio import end_tasks
 from taskq.apikeys import Scope
 from taskq.durable import require_durable
 from taskq.errors import JobNotFound, ResultExpired, UniqueHeld
-from taskq.ids import check_job_type, check_queue, join_id
+from taskq.ids import check_job_type, check_queue
 from taskq.inspector import STATE_ORDER
 from taskq.model import Job as StoredJob
 from taskq.present import job_to_dict
@@ -24,8 +24,8 @@ from taskq_api.deps import (
     Services,
     acting,
     disconnected,
+    find_job,
     hidden_holder,
-    job_place,
     known_parameters,
     parse,
     read_json,
@@ -186,19 +186,7 @@ async def list_jobs(
 @needs(Scope.READ)
 async def show_job(request: Request, job_id: str) -> Response:
     """All that is kept of a job, with its history and log. An ended job may have left only a stub."""
-    return json_response(job_body(await _job(request, job_id), access_of(request)))
-
-
-async def _job(request: Request, job_id: str) -> StoredJob:
-    """The job of a path, where it is there for this key."""
-    access = access_of(request)
-    queue, ulid = job_place(job_id)
-    job_id = join_id(queue, ulid)
-    if not access.can_see(queue):
-        raise JobNotFound(job_id)
-    job = await services(request).inspector.job(job_id)
-    access.check_job(queue, job.job_type, job_id)
-    return job
+    return json_response(job_body(await find_job(request, job_id), access_of(request)))
 
 
 @router.get(
@@ -217,11 +205,11 @@ async def job_result(
     ] = 0,
 ) -> Response:
     """How the job ended: 200 with its state, and `result` or `error`. While it has not ended: 202."""
-    job = await _job(request, job_id)
+    job = await find_job(request, job_id)
     if job.state not in TERMINAL and wait > 0:
         await _wait(request, job.id, min(wait, WAIT_MAX))
         await services(request).ring.check_again(access_of(request))
-        job = await _job(request, job_id)
+        job = await find_job(request, job_id)
     if job.state not in TERMINAL:
         return json_response(encode({"id": job.id, "state": job.state}), 202)
     if job.state is State.SUCCEEDED and job.result is None:
@@ -254,7 +242,7 @@ async def cancel_job(request: Request, job_id: str) -> Response:
     """Cancels a waiting job; asks a running one to stop (`cancel_requested`). A cancelled job stays so;
     one that ended otherwise is refused."""
     its = services(request)
-    job = await _job(request, job_id)
+    job = await find_job(request, job_id)
     async with acting(request, "job.cancel", job.id):
         state = await its.client.cancel(job.id)
     return await _answer_job(its, replace(job, state=state), access_of(request))
@@ -268,7 +256,7 @@ async def cancel_job(request: Request, job_id: str) -> Response:
 async def retry_job(request: Request, job_id: str) -> Response:
     """Puts a failed job back in line, with its failures, crashes and losses forgotten."""
     its = services(request)
-    job = await _job(request, job_id)
+    job = await find_job(request, job_id)
     try:
         async with acting(request, "job.retry", job.id):
             state = await its.client.retry(job.id)
