@@ -36,7 +36,8 @@ def test_every_error_that_a_route_can_raise_has_a_status() -> None:
     assert codes - CODES.keys() == NEVER_ANSWERED
     ours = {"invalid_json", "unauthorized", "scope_missing", "forbidden_job_type", "key_restricted",
             "forbidden_host", "forbidden_origin", "rate_limited", "too_many_failures", "head_too_large",
-            "not_ready", "method_not_allowed", "unsupported_media_type", "http_error", "internal"}  # fmt: skip
+            "not_ready", "method_not_allowed", "unsupported_media_type", "http_error",
+            "internal"}  # fmt: skip
     assert CODES.keys() - codes == ours
 
 

@@ -176,7 +176,7 @@ def test_keys_are_made_used_and_revoked_as_the_page_says(tmp_path: Path) -> None
             line = line.replace("<id>", keys[-1]["id"] if keys else "")
             if line.startswith("export"):
                 typed += f"export TASKQ_API_KEY={dev.shell(f'{typed}{line}; echo $TASKQ_API_KEY')}"
-                until(lambda: _status(dev, "/queues") == 401, 5, "the door closes")
+                until(lambda: _status(dev, "/queues") == 401, 20, "the door closes")
             else:
                 out = dev.shell(typed + line)
                 told.append(json.loads(out) if line.startswith("curl") else out)
