@@ -251,3 +251,60 @@ def test_taskq_api_listens_elsewhere_once_there_is_a_key(
     headers = {"authorization": f"Bearer {token}"}
     assert httpx.get(f"{process.url}/queues", headers=headers).status_code == 200
     assert token not in "".join(process.lines)
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "name"),
+        ({"name": "a"}, "scopes"),
+        ({"name": "a", "scopes": []}, "scopes"),
+        ({"name": "a", "scopes": ["root"]}, "scopes"),
+        ({"name": "a", "scopes": "admin"}, "scopes"),
+        ({"name": "a", "scopes": [["admin"]]}, "scopes.0"),
+        ({"name": "", "scopes": ["read"]}, "name"),
+        ({"name": "a\nb", "scopes": ["read"]}, "name"),
+        ({"name": "x" * 201, "scopes": ["read"]}, "name"),
+        ({"name": "a", "scopes": ["read"], "expires": 0}, "expires"),
+        ({"name": "a", "scopes": ["read"], "expires": 1e300}, "expires"),
+        ({"name": "a", "scopes": ["read"], "expires": "30d"}, "expires"),
+        ({"name": "a", "scopes": ["read"], "rate": "1000000000/s"}, "rate"),
+        ({"name": "a", "scopes": ["read"], "rate": 5}, "rate"),
+        ({"name": "a", "scopes": ["read"], "rate": "5/s\n"}, "rate"),
+        ({"name": "a", "scopes": ["read"], "queues": ["a b"]}, "queue"),
+        ({"name": "a", "scopes": ["read"], "queues": "mail"}, "queues"),
+        ({"name": "a", "scopes": ["read"], "job_types": ["x"] * 101}, "job_types"),
+        ({"name": "a", "scopes": ["admin"], "job_types": ["x"]}, "scopes"),
+        ({"name": "a", "scopes": ["read"], "sha256": "00"}, "sha256"),
+    ],
+)
+async def test_wrong_wishes_make_no_key(
+    api: Any, problem: Check, body: dict[str, Any], field: str
+) -> None:
+    shown = problem(await api.http.post("/keys", json=body), 422, "invalid")
+    assert shown["field"] == field
+    assert await api.store.redis.keys("*") == []
+    assert (await api.http.get("/queues")).status_code == 200
+
+
+@pytest.mark.parametrize("key_id", ["nope", "../x", "%00", "a" * 500, "*", "A"])
+async def test_there_is_nothing_to_revoke(api: Any, problem: Check, key_id: str) -> None:
+    await make(api)
+    answer = await api.http.delete(f"/keys/{key_id}", headers=await api.key("admin"))
+    assert answer.status_code == 404
+    assert len(await KeyStore(api.store).list()) == 2
+
+
+async def test_a_token_is_repeated_nowhere(api: Any, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("DEBUG")
+    headers = await api.key("read")
+    secret = headers["authorization"].rsplit("_", 1)[1]
+    for sent in (headers, {"authorization": f"Basic {secret}"}, {"authorization": secret}):
+        for path in ("/queues", "/keys", "/nope", "/jobs?limit=x", f"/jobs?key={secret}"):
+            answer = await api.http.get(path, headers=sent)
+            assert secret not in answer.text
+            assert secret not in str(answer.headers)
+    # The client of this very test logs its addresses; the API logs none of what it was sent.
+    ours = [record.getMessage() for record in caplog.records if record.name.startswith("taskq")]
+    assert secret not in "".join(ours)
+    assert secret not in repr(api.app.state.services.ring._known)
