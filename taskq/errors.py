@@ -12,11 +12,13 @@ metrics count. The text says what went wrong and what to do about it::
     │   └── PayloadTooLarge       payload_too_large
     ├── NotFound                  not_found
     │   ├── JobNotFound           job_not_found
-    │   └── QueueNotFound         queue_not_found
+    │   ├── QueueNotFound         queue_not_found
+    │   └── LeaseNotFound         lease_not_found        never opened, long over, or another key's
     ├── Conflict                  conflict               the state does not allow it
     │   ├── WrongState            wrong_state
     │   ├── IdempotencyConflict   idempotency_conflict   same key, other body
-    │   └── UniqueHeld            unique_held            a live job holds the unique key
+    │   ├── UniqueHeld            unique_held            a live job holds the unique key
+    │   └── StaleFence            stale_fence            the run is over, or another's by now
     ├── QueueFull                 queue_full             max_depth reached
     ├── LeaseLost                 lease_lost             the caller no longer owns the job
     ├── JobFailed                 job_failed             result() of a job that ended failed
@@ -114,6 +116,12 @@ class QueueNotFound(NotFound):
         self.queue = queue
 
 
+class LeaseNotFound(NotFound):
+    """There is no lease of this id for this API key, or it was over long ago."""
+
+    code = "lease_not_found"
+
+
 class Conflict(TaskqError):
     """The present state does not allow what was asked; nothing was changed."""
 
@@ -145,6 +153,16 @@ class UniqueHeld(Conflict):
         super().__init__(f"unique key {key!r} is held by job {job_id}")
         self.key = key
         self.job_id = job_id
+
+
+class StaleFence(Conflict):
+    """The run under this fence is over, or was never the caller's; ``state`` is the job's now."""
+
+    code = "stale_fence"
+
+    def __init__(self, message: str, *, state: str | None = None) -> None:
+        super().__init__(message)
+        self.state = state
 
 
 class QueueFull(TaskqError):

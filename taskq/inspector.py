@@ -16,7 +16,7 @@ from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, TaskqError, U
 from taskq.ids import check_queue, split_id
 from taskq.keys import QueueKeys
 from taskq.model import Job, QueueInfo
-from taskq.registry import Registry, WorkerInfo
+from taskq.registry import ANY_TYPE, Registry, WorkerInfo
 from taskq.states import State
 from taskq.store import AsyncStore, translate
 
@@ -261,6 +261,8 @@ def _time(value: bytes | None) -> int | None:
 def unserved(info: QueueInfo, workers: Iterable[WorkerInfo]) -> list[str]:
     """Job types that wait in a queue although no worker that was seen lately runs them."""
     served = {t for worker in workers if info.name in worker.queues for t in worker.types}
+    if ANY_TYPE in served:
+        return []
     return [line.job_type for line in info.types if line.job_type not in served]
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from taskq import calls
+from taskq import calls, leases
 from taskq.errors import InvalidInput, TaskqError, Unavailable
 from taskq.ids import check_queue
 from taskq.keys import QueueKeys
@@ -142,6 +142,7 @@ class Janitor:
     async def _queue(self, keys: QueueKeys, squeeze: int) -> dict[str, int]:
         duties: dict[str, tuple[float, Callable[[], Awaitable[int]]]] = {
             "reap": (1, lambda: self._reap(keys)),
+            "overdue": (1, lambda: self._overdue(keys)),
             "promote": (1, lambda: self._promote(keys)),
             "expire": (1, lambda: self._expire(keys)),
             "trim": (5, lambda: self._trim(keys, squeeze)),
@@ -192,6 +193,20 @@ class Janitor:
             if not reaped.more:
                 break
         return jobs
+
+    async def _overdue(self, keys: QueueKeys) -> int:
+        """Ends runs of leases that are past their time, whose client may never come back."""
+        total = 0
+        for _ in range(MAX_PAGES):
+            more, runs = await self._store.run(
+                calls.overdue(keys, timeout_ms=leases.DEFAULT_TIMEOUT_MS)
+            )
+            for worker, failures in leases.timeouts(runs).items():
+                await self._store.run(calls.fail(keys, worker, failures))
+            total += len(runs)
+            if not more:
+                break
+        return total
 
     async def _promote(self, keys: QueueKeys) -> int:
         total = 0

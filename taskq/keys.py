@@ -18,6 +18,9 @@ processing:<worker>    list    ulids claimed, oldest first    empty
 leases                 zset    worker (lease expiry, ms)      reaped or run out over an empty list
 holders                hash    worker -> "call count lease"   with the worker's lease
 dead                   zset    worker (time of death, ms)     an hour old and list empty
+lease:<digest>         hash    who claimed over HTTP, and how  TTL, renewed by signs of life
+lease-key:<digest>     string  digest of the lease of a key   TTL
+deadlines              zset    worker of a lease (next look)  its lease holds nothing
 cancelling             set     running ulids asked to stop    left by every exit from running
 succeeded, failed,     zset    ulid (finish, ms)              retention: age, count, bytes
 cancelled
@@ -85,6 +88,14 @@ class QueueKeys:
     @property
     def dead(self) -> str:
         return self.prefix + "dead"
+
+    @property
+    def deadlines(self) -> str:
+        return self.prefix + "deadlines"
+
+    def lease(self, name: str) -> str:
+        """The record of a lease over HTTP, by the digest of its id."""
+        return f"{self.prefix}lease:{name}"
 
     @property
     def quarantine(self) -> str:

@@ -95,6 +95,47 @@ class ClaimReply:
     jobs: tuple[Claimed, ...] = ()
 
 
+class LeaseRecord(NamedTuple):
+    """The record of a lease over HTTP. ``name`` is the digest of its id, which only the client is told."""
+
+    name: str
+    lease: str
+    worker: str
+    owner: str
+    label: str
+    lease_ms: int
+    claim: str = ""
+    """What became of its claim: ``answered``, ``closed`` (handed back), or '' while that is open."""
+
+
+class HeldRun(NamedTuple):
+    """A run as it stands in its worker's list; ``started_at`` in ms by Redis's clock."""
+
+    job: Claimed
+    started_at: int | None
+    cancel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldReply:
+    """What a worker holds: ``status`` is ``OK`` or ``LOST``; ``now`` and ``lease_until`` in ms."""
+
+    status: str
+    now: float = 0.0
+    lease_until: float | None = None
+    runs: tuple[HeldRun, ...] = ()
+
+
+class OverdueRun(NamedTuple):
+    """A run of a lease that is past its time."""
+
+    worker: str
+    ulid: str
+    fence: str
+    failures: int
+    max_attempts: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Beat:
     """Answer to one worker's heartbeat: ``OK``, ``LOST`` or ``BROKEN``; the length of its list there, and

@@ -156,9 +156,11 @@ def worker_to_dict(worker: WorkerInfo) -> dict[str, Any]:
     """A worker process as it tells about itself."""
     return {
         "id": worker.id,
+        "kind": worker.kind,
+        "label": worker.label or None,
         "host": worker.host,
-        "pid": worker.pid,
-        "supervisor_pid": worker.supervisor_pid,
+        "pid": worker.pid or None,
+        "supervisor_pid": worker.supervisor_pid or None,
         "version": worker.version,
         "state": worker.state,
         "started_at": rfc3339(worker.started_at),

@@ -11,6 +11,9 @@ from typing import Any
 
 from taskq.store import AsyncStore
 
+ANY_TYPE = "*"
+"""Among the types of a worker: it takes whatever waits (a lease over HTTP that names no type)."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
@@ -29,6 +32,10 @@ class WorkerInfo:
     types: tuple[str, ...]
     slots: int
     busy: int
+    label: str = ""
+    """A name that the client of a lease over HTTP gave itself."""
+    kind: str = "process"
+    """``process`` (``taskq worker``) or ``http`` (a lease; it has no host, pid and version that we know)."""
 
     def fields(self) -> dict[str, str]:
         return {
@@ -43,6 +50,8 @@ class WorkerInfo:
             "types": " ".join(self.types),
             "slots": str(self.slots),
             "busy": str(self.busy),
+            **({"label": self.label} if self.label else {}),
+            **({"kind": self.kind} if self.kind != "process" else {}),
         }
 
     @classmethod
@@ -64,6 +73,8 @@ class WorkerInfo:
             types=tuple(fields.get("types", "").split()),
             slots=number("slots"),
             busy=number("busy"),
+            label=fields.get("label", ""),
+            kind=fields.get("kind", "process"),
         )
 
 
@@ -74,13 +85,19 @@ class Registry:
         self._store = store
         self._ttl_ms = round(ttl_seconds * 1000)
 
-    async def tell(self, worker: WorkerInfo, schemas: dict[str, Any] | None = None) -> None:
+    async def tell(
+        self,
+        worker: WorkerInfo,
+        schemas: dict[str, Any] | None = None,
+        *,
+        ttl_ms: int | None = None,
+    ) -> None:
         """Renews a worker's record; ``schemas`` (job type -> what to publish) at its start."""
         keys = self._store.keys
         pairs = [x for pair in worker.fields().items() for x in pair]
         commands: list[tuple[Any, ...]] = [
             ("HSET", keys.worker(worker.id), *pairs),
-            ("PEXPIRE", keys.worker(worker.id), self._ttl_ms),
+            ("PEXPIRE", keys.worker(worker.id), self._ttl_ms if ttl_ms is None else ttl_ms),
             ("ZADD", keys.workers, worker.seen_at, worker.id),
         ]
         if schemas:

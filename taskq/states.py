@@ -102,6 +102,9 @@ TRANSITIONS: dict[str, Transition] = {
         _transition("log"),
         _transition("watch"),
         _transition("heartbeat"),
+        _transition("lease"),
+        _transition("settle"),
+        _transition("overdue"),
         _transition("configure"),
         _transition("rollup"),
     )

@@ -7,6 +7,7 @@ Every call may be sent again after a lost answer (see the scripts' contracts).
 
 from taskq.calls.base import TEN_YEARS_MS, Call, check_word, check_worker, delay_to_ms
 from taskq.calls.janitor import MAX_LOST, expire, promote, reap, rollup, trim
+from taskq.calls.leases import held, lease, overdue, settle
 from taskq.calls.operator import (
     SETTINGS,
     Repair,
@@ -74,8 +75,11 @@ __all__ = [
     "fail",
     "finish",
     "heartbeat",
+    "held",
+    "lease",
     "listen",
     "log",
+    "overdue",
     "page",
     "parse_job",
     "progress",
@@ -87,6 +91,7 @@ __all__ = [
     "repair",
     "retry",
     "rollup",
+    "settle",
     "show",
     "snooze",
     "trim",

@@ -13,6 +13,7 @@
 -- ARGV   lease_ms     int
 -- ARGV   max_bytes    int     stop before the payloads pass this, the first job excepted
 -- ARGV   protocol     int     version of the worker's side of the protocol
+-- ARGV   alone        flag    a suspect is handed out by itself (to whom cannot part its runs)
 -- ITEMS  known_type   job_type str
 -- REPLY  OK | LOST | STALE | TOO_OLD | BROKEN_KEY
 -- @include _clock _config _stats _bulk _history _lines _job _close _promote
@@ -135,6 +136,9 @@ local function advance(front)
   sift(1)
 end
 
+-- It was there when a process died, or was lost again and again.
+local function suspect(v) return (tonumber(v.crashes) or 0) > 0 or (tonumber(v.lost) or 0) >= 3 end
+
 local limit, now_text = tonumber(upper), int_text(NOW_MS)
 local taken, jobs, bytes, seen = {}, {}, 0, 0
 while #jobs < most and #fronts > 0 and seen < most + 200 do
@@ -161,7 +165,7 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
         '{"type":"Expired","message":"expired before a worker took it"}' })
       drop = true
     end
-  elseif #jobs > 0 and bytes + #(v.payload or '') > max_bytes then
+  elseif #jobs > 0 and (bytes + #(v.payload or '') > max_bytes or alone and suspect(v)) then
     break
   else
     take = true
@@ -181,6 +185,7 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
     redis.call('HSET', key, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
       'attempts', attempts, 'started_at', NOW_MS, 'score', score)
     became(id, 'running')
+    if alone and suspect(v) then most = #jobs end
   end
   advance(front)
 end
