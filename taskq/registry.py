@@ -105,6 +105,19 @@ class Registry:
             commands.append(("HSET", keys.types, *described))
         await self._store.pipeline(commands)
 
+    async def seen(self, worker: str, busy: int, ttl_ms: int) -> None:
+        """Renews the record of a worker that is known, and how much it runs."""
+        keys, now = self._store.keys, now_ms()
+        (known,) = await self._store.pipeline([("EXISTS", keys.worker(worker))])
+        if known == 1:
+            await self._store.pipeline(
+                [
+                    ("HSET", keys.worker(worker), "seen_at", now, "busy", busy),
+                    ("PEXPIRE", keys.worker(worker), ttl_ms),
+                    ("ZADD", keys.workers, now, worker),
+                ]
+            )
+
     async def forget(self, *workers: str) -> None:
         keys = self._store.keys
         if workers:

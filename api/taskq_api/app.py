@@ -14,7 +14,7 @@ from taskq_api import errors
 from taskq_api.auth import KeyAuth, check_bind, key_digests
 from taskq_api.deps import Services
 from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
-from taskq_api.routes import health, jobs, pages, queues
+from taskq_api.routes import health, jobs, leases, pages, queues
 from taskq_api.schemas import components
 from taskq_api.version import VERSION
 
@@ -30,6 +30,7 @@ milliseconds; durations are seconds. A 503 or 429 says in `Retry-After` when to 
 
 TAGS = [
     {"name": "jobs", "description": "Submit, look at and steer jobs."},
+    {"name": "leases", "description": "Run jobs over HTTP, in any language."},
     {"name": "queues", "description": "Queues and their settings."},
     {"name": "workers", "description": "Who runs jobs, and which."},
     {"name": "health", "description": "For probes; never needs a key."},
@@ -79,7 +80,7 @@ def create_app(settings: Settings) -> FastAPI:
     # Found first, and free of the dependency machinery that this busiest route does not use; its twin
     # in the router is what the OpenAPI document shows.
     app.add_route("/jobs", jobs.submit_job, methods=["POST"], include_in_schema=False)
-    for module in (jobs, queues, health, pages):
+    for module in (jobs, leases, queues, health, pages):
         app.include_router(module.router)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
@@ -108,4 +109,5 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
     finally:
         await end_tasks(janitor)
+        await services.polls.close()
         await services.client.close()

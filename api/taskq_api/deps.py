@@ -19,6 +19,7 @@ from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore
 from taskq_api.errors import Refused, invalid
+from taskq_api.polling import Polls
 
 RETRY_SECONDS = 2.0
 """How long a request tries again while Redis is away: a restart of a moment is not seen by clients."""
@@ -36,6 +37,7 @@ class Services:
     janitor: Janitor
     probe: AsyncStore
     """The same connections without patience: for /ready."""
+    polls: Polls
     new_ulid: UlidFactory = field(default_factory=UlidFactory)
 
     @classmethod
@@ -58,6 +60,10 @@ class Services:
                 lease_seconds=settings.lease_seconds,
             ),
             AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0),
+            Polls(
+                store,
+                AsyncStore.from_url(settings.redis_url, store.keys, socket_timeout=SOCKET_SECONDS),
+            ),
         )
 
 

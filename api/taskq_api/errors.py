@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from taskq.errors import (
     InvalidInput,
     OutOfMemory,
+    StaleFence,
     TaskqError,
     Unavailable,
     UniqueHeld,
@@ -36,10 +37,13 @@ CODES: dict[str, tuple[int, str]] = {
     "not_found": (404, "Nothing is here"),
     "job_not_found": (404, "There is no such job"),
     "queue_not_found": (404, "There is no such queue"),
+    "lease_not_found": (404, "There is no such lease"),
     "method_not_allowed": (405, "This method is not allowed here"),
     "wrong_state": (409, "The job's state does not allow this"),
     "idempotency_conflict": (409, "The idempotency key was used with another body"),
     "unique_held": (409, "A live job holds the unique key"),
+    "stale_fence": (409, "The run is over, or another's by now"),
+    "lease_lost": (410, "The lease has run out or was handed back"),
     "result_expired": (410, "The result is no longer kept"),
     "payload_too_large": (413, "The body or payload is too large"),
     "unsupported_media_type": (415, "Bodies must be application/json"),
@@ -115,7 +119,7 @@ def describe(error: TaskqError) -> dict[str, Any]:
         more["field"] = error.field
     if isinstance(error, UniqueHeld):
         more["job_id"] = error.job_id
-    if isinstance(error, WrongState) and error.state is not None:
+    if isinstance(error, (StaleFence, WrongState)) and error.state is not None:
         more["state"] = str(error.state)
     if isinstance(error, Unavailable):
         more["reason"] = error.reason

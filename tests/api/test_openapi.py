@@ -21,7 +21,6 @@ def document() -> dict[str, Any]:
 
 NEVER_ANSWERED = {
     "config", "unsafe_server", "embedded_server",  # before anything listens
-    "lease_lost",  # a worker's
     "job_failed", "job_cancelled", "result_timeout",  # told by an answer's state
     "conflict",  # its kinds have codes of their own
 }  # fmt: skip
@@ -48,7 +47,9 @@ def test_every_operation_is_described(document: dict[str, Any]) -> None:
     assert {name for name, _ in operations} >= {
         "post /jobs", "get /jobs", "post /jobs/batch", "get /jobs/{job_id}", "get /jobs/{job_id}/result",
         "post /jobs/{job_id}/cancel", "post /jobs/{job_id}/retry", "get /queues", "get /queues/{queue}",
-        "patch /queues/{queue}", "get /workers", "get /job-types", "get /health", "get /ready",
+        "patch /queues/{queue}", "get /workers", "get /job-types",
+        "post /leases", "post /leases/{lease_id}/heartbeat", "post /leases/{lease_id}/results",
+        "post /leases/{lease_id}/progress", "delete /leases/{lease_id}", "get /health", "get /ready",
     }  # fmt: skip
     for name, operation in operations:
         assert operation["tags"], name

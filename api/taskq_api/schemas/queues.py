@@ -98,18 +98,22 @@ class QueueList(BaseModel):
 
 
 class Worker(BaseModel):
-    """A worker process as it tells about itself."""
+    """A worker as it tells about itself: a process of ``taskq worker``, or a lease over HTTP."""
 
-    id: str = Field(description="single use: new at each start")
-    host: str = Field(description="machine")
-    pid: int = Field(description="process")
-    supervisor_pid: int = Field(description="its parent")
-    version: str = Field(description="of taskq")
+    id: str = Field(description="single use: new at each start, and for each lease")
+    kind: Literal["process", "http"] | str = Field(
+        description="`process`, or `http` for a lease: its host, pid and version are not known"
+    )
+    label: str | None = Field(description="the name that a worker over HTTP gave itself")
+    host: str = Field(description="machine; empty where it is not known")
+    pid: int | None = Field(description="process")
+    supervisor_pid: int | None = Field(description="its parent")
+    version: str = Field(description="of taskq; empty where it is not known")
     state: Literal["running", "stopping"] | str = Field(description="what it is doing")
     started_at: Timestamp = Field(description="start")
     seen_at: Timestamp = Field(description="last sign of life")
     queues: list[str] = Field(description="queues it serves")
-    job_types: list[str] = Field(description="types it runs")
+    job_types: list[str] = Field(description="types it runs; `*`: whatever waits")
     slots: int = Field(description="jobs it runs at once, at most")
     busy: int = Field(description="jobs it runs now")
 
