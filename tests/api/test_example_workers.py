@@ -1,4 +1,4 @@
-"""The workers of ``examples/`` against a real server and API: stopped, killed, cut off, and nothing is lost."""
+"""The workers of ``examples/`` against a real server and API: stopped, killed, cut off, nothing is lost."""
 
 import json
 import os
@@ -91,7 +91,8 @@ class Place:
         return self.workers[-1]
 
     def log(self) -> str:
-        return (self.folder / "worker.log").read_text()
+        log = self.folder / "worker.log"
+        return log.read_text() if log.exists() else "no log"
 
     def submit(self, job_type: str = "nap", **more: Any) -> str:
         payload = {"mark": str(self.folder / "mark"), "gate": str(self.folder / "gate")}
@@ -151,11 +152,9 @@ def test_runs_a_job_for_longer_than_its_lease(place: Place) -> None:
     place.worker()
     job_id = place.submit()
     place.started()
-    begun = psutil.boot_time()  # any clock will do: what counts is the server's
-    assert begun
     first = place.job(job_id)
-    keys = httpx.get(f"{place.api.url}/workers").json()["workers"]
-    assert [worker["label"] for worker in keys] == [f"{place.language}-0"]
+    seen = httpx.get(f"{place.api.url}/workers").json()["workers"]
+    assert {worker["label"] for worker in seen} == {f"{place.language}-0"}
     # Two leases later it is still the first run, and still held.
     with pytest.raises(AssertionError, match="another state"):
         until(

@@ -151,12 +151,20 @@ def test_rest_curls_answer(dev: Dev, command: str) -> None:
         about["delay"] = 60
     elif command.endswith("/retry"):
         about = {"job_type": "http_call", "payload": {}, "max_attempts": 1}
+    elif "/leases" in command:
+        about["job_type"] = "thumbnail"  # nobody else serves it
     post = "curl -X POST http://localhost:8000/jobs -H 'Content-Type: application/json' -d "
     job_id = json.loads(dev.shell(f"{post} '{json.dumps(about)}'"))["id"]
     if command.endswith("/retry"):
         until(lambda: dev.get(f"/jobs/{job_id}")["state"] == "failed", 15, "the job fails")
+    if "<lease>" in command:
+        claim = next(c for c in curls(REST) if "/leases -H" in c)
+        lease = json.loads(dev.shell(claim.replace("claim-1", job_id)))
+        fences = {job["id"]: str(job["fence"]) for job in lease["jobs"]}
+        command = command.replace("<lease>", lease["id"]).replace("<fence>", fences[job_id])
     answer = json.loads(dev.shell(command.replace("<id>", job_id)))
     assert "code" not in answer, answer
+    assert not answer.get("refused"), answer
 
 
 def test_rest_page_has_every_route() -> None:
@@ -170,9 +178,7 @@ def test_rest_page_has_every_route() -> None:
         method = re.search(r"-X (\w+)", command)
         path = re.search(r"localhost:8000(/[^ ?\"]*)", command)
         assert path
-        shown.add(
-            (method[1] if method else "GET", path[1].replace("<id>", "*").replace("/default", "/*"))
-        )
+        shown.add((method[1] if method else "GET", re.sub(r"<\w+>|(?<=/)default", "*", path[1])))
     assert shown == routes
 
 
