@@ -142,11 +142,11 @@ class Janitor:
     async def _queue(self, keys: QueueKeys, squeeze: int) -> dict[str, int]:
         duties: dict[str, tuple[float, Callable[[], Awaitable[int]]]] = {
             "reap": (1, lambda: self._reap(keys)),
-            "overdue": (1, lambda: self._overdue(keys)),
             "promote": (1, lambda: self._promote(keys)),
             "expire": (1, lambda: self._expire(keys)),
             "trim": (5, lambda: self._trim(keys, squeeze)),
             "rollup": (60, lambda: self._store.run(calls.rollup(keys))),
+            "overdue": (1, lambda: self._overdue(keys)),
         }
         due = await self._due(keys, {duty: rounds for duty, (rounds, _) in duties.items()}, squeeze)
         done = {}

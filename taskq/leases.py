@@ -28,7 +28,7 @@ def make(queue: str, owner: str, label: str, lease_ms: int) -> LeaseRecord:
     """A new lease that nobody can guess."""
     lease = f"{queue}:{secrets.token_hex(SECRET_BYTES)}"
     name = name_of(lease)
-    return LeaseRecord(name, lease, f"{label or 'http'}-{name}", owner, label, lease_ms)
+    return LeaseRecord(name, lease, f"{label or 'lease'}:http:{name}", owner, label, lease_ms)
 
 
 def name_of(lease: str) -> str:

@@ -9,8 +9,10 @@ import asyncio
 import contextlib
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
+
+import redis
 
 from taskq import calls
 from taskq.aio import end_tasks
@@ -25,6 +27,8 @@ MIN_BLOCK_SECONDS, MAX_BLOCK_SECONDS = 0.01, 1.0
 LOOK_SECONDS = 0.25
 """Between two looks for clients that take any type: there is no list that they could all block on."""
 WOKEN_AT_ONCE = 8
+YIELD_SECONDS = 0.05
+"""So long those who were woken have to claim before there is another look."""
 MOST_TYPES = 2000
 _LOOKER = "http-look"
 
@@ -54,21 +58,24 @@ class Polls:
         """An event that is set when there may be work for one more."""
         key = (keys.queue, ("",) if wanted is None else tuple(sorted(set(wanted))))
         group = self._groups.get(key)
-        if group is None or group.over:
-            group = self._groups[key] = _Group(self, keys, wanted)
+        if group is None:
+            group = self._groups[key] = _Group(self, keys, wanted, lambda _: self._groups.pop(key))
         event = group.join()
         try:
             yield event
         finally:
             group.leave(event)
-            for name in [name for name, known in self._groups.items() if known.over]:
-                del self._groups[name]
 
     async def block(self, keys: QueueKeys, wanted: Sequence[str], seconds: float) -> bool:
         """Waits for a wake token; False when none came."""
         names = [keys.wake(job_type) for job_type in wanted]
         client: Any = self._blocking.redis
-        return await client.blpop(names, seconds) is not None
+        try:
+            return await client.blpop(names, seconds) is not None
+        except (redis.RedisError, OSError):
+            # Perhaps there are more kinds of clients than connections: then the looks have to do.
+            await asyncio.sleep(seconds)
+            return False
 
     async def look(self, keys: QueueKeys, wanted: Sequence[str] | None) -> tuple[bool, float]:
         """(whether something waits, seconds until something is due)."""
@@ -87,12 +94,18 @@ class Polls:
 class _Group:
     """Clients that wait for the same."""
 
-    def __init__(self, polls: Polls, keys: QueueKeys, wanted: Sequence[str] | None) -> None:
+    def __init__(
+        self,
+        polls: Polls,
+        keys: QueueKeys,
+        wanted: Sequence[str] | None,
+        over: Callable[["_Group"], Any],
+    ) -> None:
         self._polls = polls
         self._keys = keys
         self._wanted = wanted
         self._waiters: deque[asyncio.Event] = deque()
-        self.over = False
+        self._over = over
         self.task = asyncio.create_task(self._run())
 
     def join(self) -> asyncio.Event:
@@ -109,7 +122,7 @@ class _Group:
             self._waiters.popleft().set()
 
     async def _run(self) -> None:
-        """Until nobody waits. What fails is tried again: waiters look by themselves meanwhile."""
+        """Looks for as long as somebody waits. What fails is tried again."""
         tries, due = 0, MAX_BLOCK_SECONDS
         try:
             while self._waiters:
@@ -122,21 +135,22 @@ class _Group:
                     await asyncio.sleep(retry_delay(tries))
                     tries += 1
         finally:
-            self.over = True
+            self._over(self)
 
     async def _round(self, due: float) -> float:
-        """One look; answers when the next job is due, in seconds."""
+        """Waits for a token, then looks; answers when the next job is due, in seconds."""
+        token = False
         if self._wanted is None:
             await asyncio.sleep(LOOK_SECONDS)
-        elif await self._polls.block(
-            self._keys, self._wanted, max(MIN_BLOCK_SECONDS, min(MAX_BLOCK_SECONDS, due))
-        ):
-            self.wake(1)
-            return due
+        else:
+            seconds = max(MIN_BLOCK_SECONDS, min(MAX_BLOCK_SECONDS, due))
+            token = await self._polls.block(self._keys, self._wanted, seconds)
+        # Also after a token: it may only tell of a job that is due sooner than others.
         waits, due = await self._polls.look(self._keys, self._wanted)
         if waits:
-            self.wake(WOKEN_AT_ONCE)
-            await asyncio.sleep(MIN_BLOCK_SECONDS * 5)
+            self.wake(1 if token else WOKEN_AT_ONCE)
+            if not token:
+                await asyncio.sleep(YIELD_SECONDS)
         return due
 
 

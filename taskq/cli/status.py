@@ -8,7 +8,7 @@ import click
 
 from taskq.cli.jobs import FIRST_JOB
 from taskq.cli.options import connection_options, json_option, run
-from taskq.cli.tables import age, counted, echo_json, milliseconds, plain, table
+from taskq.cli.tables import age, counted, echo_json, milliseconds, place, plain, table
 from taskq.doctor import (
     Finding,
     drop_quarantine,
@@ -33,7 +33,8 @@ from taskq.store import AsyncStore
 def workers(as_json: bool, redis_url: str | None, namespace: str | None) -> None:
     """List the workers that were seen lately.
 
-    WORKER is host:pid, as in `taskq jobs list`; BUSY is running jobs / slots as the worker last told.
+    WORKER is host:pid, as in `taskq jobs list`, or name:http for a lease over HTTP; BUSY is running
+    jobs / slots as the worker last told.
     """
     found = run(redis_url, namespace, lambda store: Inspector(store).workers())
     if as_json:
@@ -45,7 +46,7 @@ def workers(as_json: bool, redis_url: str | None, namespace: str | None) -> None
     now = now_ms()
     rows = [
         (
-            f"{w.host}:{w.pid}",
+            place(w.id) if w.kind == "http" else f"{w.host}:{w.pid}",
             w.state,
             f"{w.busy}/{w.slots}",
             ",".join(w.queues),

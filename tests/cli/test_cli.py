@@ -558,6 +558,10 @@ def test_queues_are_listed_and_shown(cli: Cli, q: Bench) -> None:
     assert 0 <= listed["head_age"] < 60
     workers = cli("workers").stdout.splitlines()[1].split()
     assert workers[:3] == ["host:7", "running", "3/10"]
+    lease = {**WORKER, "host": "", "pid": "0", "kind": "http", "label": "gpu-1"}
+    q.redis.hset("taskq:worker:gpu-1:http:0a1b", mapping=lease)
+    q.redis.zadd("taskq:workers", {"gpu-1:http:0a1b": 2})
+    assert cli("workers").stdout.splitlines()[2].split()[0] == "gpu-1:http"
     shown = cli("queues", "show", "default").stdout
     assert "no live worker runs it" in shown
     document = cli.json("queues", "show", "default")

@@ -8,10 +8,11 @@ from taskq import leases
 from taskq.ids import join_id
 from taskq.model import Claimed
 from taskq.present import rfc3339
+from taskq_api.claiming import Claiming, Given, Wanted
 from taskq_api.connection import Connection
 from taskq_api.deps import parse, read_json, services, stopping
 from taskq_api.docs import BODY, REDIS, answers, body
-from taskq_api.leasing import Desk, Given, Wanted, owner_of, queue_of
+from taskq_api.leasing import Desk, owner_of, queue_of
 from taskq_api.render import encode, json_response, splice
 from taskq_api.reports import Reports
 from taskq_api.schemas import (
@@ -61,7 +62,7 @@ async def claim_jobs(request: Request) -> Response:
     )
     desk = Desk(services(request), owner_of(request))
     async with Connection(request) as connection:
-        given = await desk.claim(wanted, connection, stopping(request))
+        given = await Claiming(desk).jobs(wanted, connection, stopping(request))
     return json_response(_lease_body(given, wanted))
 
 

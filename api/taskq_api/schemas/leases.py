@@ -52,9 +52,9 @@ class LeaseRequest(BaseModel):
         default=None,
         min_length=1,
         max_length=100,
-        pattern=r"^[A-Za-z0-9._:-]+$",
+        pattern=r"^[A-Za-z0-9._-]+$",
         description="a name for people, shown in lists of workers and in histories. It gives no rights and "
-        "need not be unique. Letters, digits and . _ : -. Default none",
+        "need not be unique. Letters, digits and . _ -. Default none",
     )
     lease_seconds: float | None = Field(
         default=None,
