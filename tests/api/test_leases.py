@@ -62,13 +62,14 @@ async def run_out(api: Any, held: dict[str, Any]) -> None:
     await api.store.run(calls.reap(keys, lease_ms=15_000))
 
 
-async def time_passes(api: Any, job: dict[str, Any], seconds: float) -> None:
-    """The run began so much earlier, and its lease is to be looked at now."""
+async def time_passes(api: Any, job: dict[str, Any], seconds: float, due: bool = False) -> None:
+    """The run began so much earlier; where it is ``due``, janitors look at its lease now."""
     queue, ulid = split_id(job["id"])
     keys = api.store.keys.queue(queue)
     await api.store.redis.hincrby(keys.job(ulid), "started_at", -round(seconds * 1000))
-    worker = (await api.store.redis.hget(keys.job(ulid), "worker")).decode()
-    await api.store.redis.zadd(keys.deadlines, {worker: 1})
+    if due:
+        worker = (await api.store.redis.hget(keys.job(ulid), "worker")).decode()
+        await api.store.redis.zadd(keys.deadlines, {worker: 1})
 
 
 # --- claim ----------------------------------------------------------------------------------------
@@ -535,7 +536,7 @@ async def test_a_janitor_ends_a_run_whose_client_never_comes_back(run_api: Any) 
         await api.submit(timeout=5, max_attempts=1)
         held = await lease(api, lease_seconds=3600)
         (job,) = held["jobs"]
-        await time_passes(api, job, 6)
+        await time_passes(api, job, 6, due=True)
         until = time.monotonic() + 10
         while (await shown(api, job))["state"] == "running":
             assert time.monotonic() < until
@@ -819,3 +820,22 @@ async def test_nothing_of_leases_stays_for_ever(api: Any) -> None:
     keys = api.store.keys.queue("default")
     assert await api.store.redis.zcard(keys.deadlines) == 0
     assert 0 < await api.store.redis.pttl(keys.lease(leases.name_of(held["id"]))) <= 630_000
+
+
+# --- what a claim asks for ------------------------------------------------------------------------
+
+
+def test_a_claim_without_a_body_member_has_the_defaults() -> None:
+    wanted = Wanted.of(schemas.LeaseRequest(), "", None)
+    assert (wanted.queue, wanted.job_types, wanted.most) == ("default", None, 1)
+    assert (wanted.lease_ms, wanted.wait, wanted.key) == (30_000, 0, "")
+
+
+def test_more_patience_than_there_may_be_is_cut() -> None:
+    assert Wanted.of(schemas.LeaseRequest(wait=600), "", None).wait == 30
+
+
+def test_a_repeat_may_wait_for_another_time() -> None:
+    one, two = (Wanted.of(schemas.LeaseRequest(wait=wait), "", "k") for wait in (20.0, 3.0))
+    assert (one.key, one.digest) == (two.key, two.digest)
+    assert Wanted.of(schemas.LeaseRequest(), "other key's", "k").key != one.key
