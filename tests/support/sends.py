@@ -93,5 +93,22 @@ SENDS: dict[str, Send] = {
     "heartbeat": lambda b, r: calls.heartbeat(b.keys, [("w1", LEASE, 0)], now=b.now),
     "configure": lambda b, r: calls.configure(b.keys, {"aging_ms": 5}, now=b.now),
     "rollup": lambda b, r: calls.rollup(b.keys, now=b.now),
+    "bulk_start": lambda b, r: calls.bulk_start(b.keys, "b1", {"action": "retry"}, now=b.now),
+    "bulk_take": lambda b, r: calls.bulk_take(b.keys, "b1", "r1", lease_ms=LEASE, now=b.now),
+    "bulk_step": lambda b, r: calls.bulk_step(
+        b.keys,
+        "b1",
+        fence=1,
+        step=1,
+        cursor="",
+        looked=1,
+        matched=1,
+        done=1,
+        skipped=0,
+        last=False,
+        lease_ms=LEASE,
+        now=b.now,
+    ),
+    "bulk_stop": lambda b, r: calls.bulk_stop(b.keys, "b1", now=b.now),
 }
 """Every script that writes, some of them in more than one way."""
