@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from taskq.store import AsyncStore
+from taskq.store import AsyncStore, translate
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,19 +74,40 @@ class Registry:
         self._store = store
         self._ttl_ms = round(ttl_seconds * 1000)
 
-    async def tell(self, worker: WorkerInfo, schemas: dict[str, Any] | None = None) -> None:
-        """Renews a worker's record; ``schemas`` (job type -> what to publish) at its start."""
+    async def tell(self, worker: WorkerInfo, schemas: dict[str, Any] | None = None) -> str:
+        """Renews a worker's record; ``schemas`` (job type -> what to publish) at its start.
+
+        Answers what it is asked for: '', ``quiet`` or ``stop``.
+        """
         keys = self._store.keys
         pairs = [x for pair in worker.fields().items() for x in pair]
         commands: list[tuple[Any, ...]] = [
             ("HSET", keys.worker(worker.id), *pairs),
             ("PEXPIRE", keys.worker(worker.id), self._ttl_ms),
             ("ZADD", keys.workers, worker.seen_at, worker.id),
+            ("HGET", keys.worker(worker.id), "wish"),
         ]
         if schemas:
             described = [x for name, about in schemas.items() for x in (name, json.dumps(about))]
             commands.append(("HSET", keys.types, *described))
-        await self._store.pipeline(commands)
+        wish = (await self._store.pipeline(commands))[3]
+        return wish.decode(errors="replace") if isinstance(wish, bytes) else ""
+
+    async def wish(self, worker: WorkerInfo, wish: str) -> None:
+        """Asks a worker to be ``quiet`` or to ``stop``; ``stop`` is not taken back by ``quiet``."""
+        keys = self._store.keys
+        record = keys.worker(worker.id)
+        # Should it have ended meanwhile, what this makes goes by itself and is listed nowhere.
+        commands: list[tuple[Any, ...]] = [
+            ("HSETNX" if wish == "quiet" else "HSET", record, "wish", wish),
+            ("PEXPIRE", record, self._ttl_ms, "NX"),
+        ]
+        if worker.queues:
+            nudge = keys.queue(worker.queues[0]).control(worker.id)
+            commands += [("LPUSH", nudge, "beat"), ("EXPIRE", nudge, 60)]
+        for reply in await self._store.pipeline(commands):
+            if isinstance(reply, Exception):
+                raise translate(reply)
 
     async def forget(self, *workers: str) -> None:
         keys = self._store.keys

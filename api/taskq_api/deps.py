@@ -9,16 +9,19 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from taskq import codec
+from taskq.bulk import Bulks
 from taskq.client import AsyncClient
 from taskq.errors import InvalidInput, InvalidPayload, JobNotFound
-from taskq.ids import UlidFactory, split_id
+from taskq.ids import UlidFactory, join_id, split_id
 from taskq.inspector import Inspector
 from taskq.janitor import Janitor
 from taskq.keys import Keys
+from taskq.model import Job
 from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore
 from taskq_api.errors import Refused, invalid
+from taskq_api.payloads import Payloads
 
 RETRY_SECONDS = 2.0
 """How long a request tries again while Redis is away: a restart of a moment is not seen by clients."""
@@ -36,6 +39,12 @@ class Services:
     janitor: Janitor
     probe: AsyncStore
     """The same connections without patience: for /ready."""
+    bulks: Bulks
+    payloads: Payloads
+    background: set["asyncio.Task[Any]"] = field(default_factory=set)
+    """What goes on after its request was answered; ends with the process, and others carry it on."""
+    doctor: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One consistency check at a time."""
     new_ulid: UlidFactory = field(default_factory=UlidFactory)
 
     @classmethod
@@ -58,6 +67,8 @@ class Services:
                 lease_seconds=settings.lease_seconds,
             ),
             AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0),
+            Bulks(store),
+            Payloads(store),
         )
 
 
@@ -114,3 +125,8 @@ def job_place(job_id: str) -> tuple[str, str]:
         return split_id(job_id)
     except InvalidInput:
         raise JobNotFound(job_id[:100]) from None
+
+
+async def find_job(request: Request, job_id: str) -> Job:
+    """The job of an id in a path: the one place where an id becomes a job. Raises ``JobNotFound``."""
+    return await services(request).inspector.job(join_id(*job_place(job_id)))

@@ -50,9 +50,12 @@ def bulk_step(
     return make("bulk_step", keys, now, fixed, (), text_of)
 
 
-def bulk_stop(keys: QueueKeys, bulk_id: str, *, now: float | None = None) -> Call[str]:
-    """Ends an action where it is: ``OK``, ``ENDED`` or ``NOT_FOUND``."""
-    return make("bulk_stop", keys, now, (bulk_id,), (), text_of)
+def bulk_stop(
+    keys: QueueKeys, bulk_id: str, *, error: str = "", now: float | None = None
+) -> Call[str]:
+    """Ends an action where it is, ``failed`` where there is an error: ``OK``, ``ENDED`` or ``NOT_FOUND``."""
+    fixed = (bulk_id, "failed" if error else "stopped", error)
+    return make("bulk_stop", keys, now, fixed, (), text_of)
 
 
 def bulk_show(

@@ -15,10 +15,16 @@ from taskq.states import State
 
 
 def cancel(
-    keys: QueueKeys, ulids: Sequence[str], reason: str = "cancelled", *, now: float | None = None
+    keys: QueueKeys,
+    ulids: Sequence[str],
+    reason: str = "cancelled",
+    *,
+    waiting_only: bool = False,
+    now: float | None = None,
 ) -> Call[list[tuple[str, State | None]]]:
-    """Cancels, or asks running jobs to stop: (word, state of an ended job) each."""
-    return make("cancel", keys, now, (reason,), ulids, _words_with_state)
+    """Cancels, or (not so with ``waiting_only``) asks running jobs to stop: (word, state of an ended job)
+    each."""
+    return make("cancel", keys, now, (reason, int(waiting_only)), ulids, _words_with_state)
 
 
 def _words_with_state(reply: Any) -> list[tuple[str, State | None]]:

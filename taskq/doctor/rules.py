@@ -83,7 +83,7 @@ KINDS: Mapping[str, Kind] = {
     "errors": Kind("zset"),
     "error:": Kind("hash", "for a time", 2_592_000_000),
     "bulks": Kind("zset"),
-    "bulks_ended": Kind("zset"),
+    "bulks-ended": Kind("zset"),
     "bulk:": Kind("hash", "either"),
     "quarantine": Kind("hash"),
     "set-aside:": Kind("any", "for a time", SET_ASIDE_MS),

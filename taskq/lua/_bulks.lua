@@ -1,4 +1,4 @@
--- Bulk actions: `bulk:<id>` is one, `bulks` orders those that go on by their start, `bulks_ended` the last 100 that
+-- Bulk actions: `bulk:<id>` is one, `bulks` orders those that go on by their start, `bulks-ended` the last 100 that
 -- do not, by their end.
 local MOST_BULKS, KEPT_BULKS, BULK_MS = 20, 100, 604800000
 local function read_bulk(bulk_id)
@@ -12,12 +12,12 @@ local function end_bulk(bulk_id, state)
   redis.call('HSET', key, 'state', state, 'finished_at', NOW_MS)
   redis.call('PEXPIRE', key, BULK_MS)
   redis.pcall('ZREM', prefix .. 'bulks', bulk_id)
-  if not readable_zset('bulks_ended') then return end
-  redis.call('ZADD', prefix .. 'bulks_ended', NOW, bulk_id)
-  local over = redis.call('ZCARD', prefix .. 'bulks_ended') - KEPT_BULKS
-  local old = over > 0 and redis.call('ZRANGE', prefix .. 'bulks_ended', 0, over - 1) or {}
+  if not readable_zset('bulks-ended') then return end
+  redis.call('ZADD', prefix .. 'bulks-ended', NOW, bulk_id)
+  local over = redis.call('ZCARD', prefix .. 'bulks-ended') - KEPT_BULKS
+  local old = over > 0 and redis.call('ZRANGE', prefix .. 'bulks-ended', 0, over - 1) or {}
   for i = 1, #old do
-    redis.call('ZREM', prefix .. 'bulks_ended', old[i])
+    redis.call('ZREM', prefix .. 'bulks-ended', old[i])
     redis.call('DEL', prefix .. 'bulk:' .. old[i])
   end
 end

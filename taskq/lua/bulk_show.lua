@@ -9,7 +9,7 @@ local found, out = {}, {}
 if bulk_id ~= '' then
   found[1] = bulk_id
 else
-  for _, name in ipairs({ 'bulks', 'bulks_ended' }) do
+  for _, name in ipairs({ 'bulks', 'bulks-ended' }) do
     local page = redis.pcall('ZREVRANGE', prefix .. name, 0, 99)
     for i = 1, page.err and 0 or #page do found[#found + 1] = page[i] end
   end

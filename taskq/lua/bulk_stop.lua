@@ -4,10 +4,13 @@
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   bulk_id      str
+-- ARGV   ended_as     str     stopped, or failed
+-- ARGV   why          str     what kept it from going on; ''
 -- REPLY  OK | ENDED | NOT_FOUND
 -- @include _clock _bulk _bulks
 local bulk_action = read_bulk(bulk_id)
 if not bulk_action then return 'NOT_FOUND' end
 if bulk_action.state ~= 'running' then return 'ENDED' end
-end_bulk(bulk_id, 'stopped')
+if why ~= '' then redis.call('HSET', prefix .. 'bulk:' .. bulk_id, 'error', why) end
+end_bulk(bulk_id, ended_as)
 return 'OK'

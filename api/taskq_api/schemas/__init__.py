@@ -7,6 +7,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from taskq_api.schemas.jobs import BatchAnswer, Job, JobList, Result
+from taskq_api.schemas.operate import (
+    Asked,
+    Findings,
+    Purged,
+    PurgeRequest,
+    RetryFailedRequest,
+)
 from taskq_api.schemas.queues import (
     SETTING_TEXTS,
     JobTypeList,
@@ -17,6 +24,18 @@ from taskq_api.schemas.queues import (
 )
 from taskq_api.schemas.requests import BatchEnvelope, BatchItem, BatchRequest, JobRequest
 from taskq_api.schemas.status import Health, Problem, Ready
+from taskq_api.schemas.steering import (
+    Bulk,
+    BulkFilter,
+    BulkList,
+    BulkPreview,
+    BulkPreviewRequest,
+    BulkRequest,
+    ErrorJobs,
+    ErrorList,
+    JobChanges,
+    Position,
+)
 
 _MODELS: list[type[BaseModel]] = [
     JobRequest,
@@ -30,6 +49,20 @@ _MODELS: list[type[BaseModel]] = [
     QueueChanges,
     WorkerList,
     JobTypeList,
+    JobChanges,
+    Position,
+    ErrorList,
+    ErrorJobs,
+    BulkRequest,
+    BulkPreviewRequest,
+    BulkPreview,
+    Bulk,
+    BulkList,
+    PurgeRequest,
+    Purged,
+    RetryFailedRequest,
+    Asked,
+    Findings,
     Health,
     Ready,
     Problem,
@@ -51,21 +84,36 @@ def reference(model: type[BaseModel]) -> dict[str, Any]:
 
 __all__ = [
     "SETTING_TEXTS",
+    "Asked",
     "BatchAnswer",
     "BatchEnvelope",
     "BatchItem",
     "BatchRequest",
+    "Bulk",
+    "BulkFilter",
+    "BulkList",
+    "BulkPreview",
+    "BulkPreviewRequest",
+    "BulkRequest",
+    "ErrorJobs",
+    "ErrorList",
+    "Findings",
     "Health",
     "Job",
+    "JobChanges",
     "JobList",
     "JobRequest",
     "JobTypeList",
+    "Position",
     "Problem",
+    "PurgeRequest",
+    "Purged",
     "Queue",
     "QueueChanges",
     "QueueList",
     "Ready",
     "Result",
+    "RetryFailedRequest",
     "WorkerList",
     "components",
     "reference",

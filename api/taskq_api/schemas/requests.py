@@ -16,7 +16,8 @@ _RFC3339 = re.compile(
 )
 
 
-def _point_in_time(value: Any) -> Any:
+def point_in_time(value: Any) -> Any:
+    """A time as JSON says it. Raises ``ValueError`` for one without an offset."""
     if value is None:
         return None
     if not isinstance(value, str) or not _RFC3339.fullmatch(value):
@@ -66,7 +67,7 @@ class JobRequest(BaseModel):
     delay: Seconds = Field(
         default=None, description="seconds from now until it may run. Default 0; not with run_at"
     )
-    run_at: Annotated[datetime | None, BeforeValidator(_point_in_time)] = Field(
+    run_at: Annotated[datetime | None, BeforeValidator(point_in_time)] = Field(
         default=None,
         description="point in time from which it may run, RFC 3339 with an offset; one in the past is "
         "now. Not with delay",
