@@ -2,8 +2,8 @@
 
 An action is written down in its queue (``bulk_start.lua``) and carried out by whoever holds it, one runner
 at a time. Every page is bounded and done before it is counted, and each move may be repeated; so when a
-runner dies, the next one goes on from the last page that was counted. It is about the jobs of the moment of its
-start: what ends or comes later is left alone, so that a job which fails again is not retried twice.
+runner dies, the next one goes on from the last page that was counted. It is about the jobs of the moment of
+its start: what ends or comes later is left alone, so that a job which fails again is not retried twice.
 """
 
 import asyncio

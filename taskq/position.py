@@ -17,6 +17,8 @@ from taskq.registry import WorkerInfo
 from taskq.states import TERMINAL, State
 from taskq.store import AsyncStore
 
+IN_TURN = ("next", "workers_busy", "running", "ended")
+"""Reasons that need nothing to be done."""
 RATE_MINUTES = 5
 """The stretch of the past from which the start is estimated."""
 
