@@ -31,7 +31,7 @@ from taskq.selection import BulkFilter, check_filter, matching
 from taskq.states import State
 from taskq.store import AsyncStore
 
-PAGE = 200
+PAGE = 100
 """Entries that a page looks at, at most: the server is busy with it for a few milliseconds."""
 LEASE_MS = 10_000
 PREVIEW_PAGES = 10

@@ -11,7 +11,7 @@ from taskq.registry import Registry, WorkerInfo
 from taskq.states import TERMINAL, WAITING, State
 from taskq.store import AsyncStore, translate
 
-PURGE_PAGE = 200
+PURGE_PAGE = 100
 """Entries that one call of a purge looks at: the server is busy with it for a few milliseconds."""
 
 

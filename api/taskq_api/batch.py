@@ -1,5 +1,6 @@
 """Many submissions in one request: each is judged and stored for itself."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from taskq_api.payloads import Payloads
 from taskq_api.schemas import BatchItem
 
 Problem = dict[str, Any]
+
+YIELD_BYTES = 16_384
 
 DEFAULTS = TaskOptions()
 """What a submission gets where it says nothing; the task's own options are the worker's to know."""
@@ -74,8 +77,13 @@ class Batch:
         for queue, wanted in self._wanted.items():
             for job_type in {spec.job_type for _, spec in wanted}:
                 await self._payloads.look(queue, job_type)
-            fits = []
+            fits, looked = [], 0
             for i, spec in wanted:
+                looked += len(spec.payload)
+                if looked > YIELD_BYTES:
+                    # Other requests have their turn.
+                    looked = 0
+                    await asyncio.sleep(0)
                 try:
                     payload = self._values.pop(i)
                     self._payloads.judge(queue, spec.job_type, payload, len(spec.payload))

@@ -93,3 +93,51 @@ def test_shows_the_body_of_a_submission(document: dict[str, Any]) -> None:
 
 def test_knows_the_states(document: dict[str, Any]) -> None:
     assert document["components"]["schemas"]["State"]["enum"] == [state.value for state in State]
+
+
+NOT_OF_ONE_ROUTE = {"not_found", "method_not_allowed", "http_error", "internal", "taskq_error"}
+"""Answered at any path, or where nobody foresaw it."""
+
+
+def test_every_code_is_named_by_a_route_that_answers_it(document: dict[str, Any]) -> None:
+    named = {
+        code
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        for answer in operation["responses"].values()
+        for code in re.findall(r"`(\w+)`", answer["description"])
+    }
+    assert CODES.keys() - named == NOT_OF_ONE_ROUTE
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            text = str(operation["responses"])
+            if "requestBody" in operation:
+                for code in (
+                    "invalid_json",
+                    "invalid",
+                    "payload_too_large",
+                    "unsupported_media_type",
+                ):
+                    assert f"`{code}`" in text, (method, path, code)
+            if path not in ("/health", "/ready"):
+                assert "`unauthorized`" in text, (method, path)
+
+
+def test_every_body_has_an_example_and_every_option_a_default(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            if "requestBody" not in operation:
+                continue
+            content = operation["requestBody"]["content"]["application/json"]
+            name = content["schema"]["$ref"].rpartition("/")[2]
+            schema = schemas[name]
+            assert schema.get("examples") or name == "BatchRequest", name
+            assert schema["additionalProperties"] is False, name
+            for field, about in schema["properties"].items():
+                if field not in schema.get("required", ()):
+                    text = about["description"]
+                    assert re.search(r"[Dd]efault|with edit|next_cursor|not with", text), (
+                        name,
+                        field,
+                    )

@@ -70,7 +70,7 @@ class JobRequest(BaseModel):
     run_at: Annotated[datetime | None, BeforeValidator(point_in_time)] = Field(
         default=None,
         description="point in time from which it may run, RFC 3339 with an offset; one in the past is "
-        "now. Not with delay",
+        "now. Default now; not with delay",
         examples=["2030-01-31T08:00:00+01:00"],
     )
     expires: Annotated[float | None, Field(gt=0, le=SECONDS_MAX, allow_inf_nan=False)] = Field(
