@@ -214,6 +214,7 @@ class Bulks:
             jobs, looked, cursor = await matching(self._store, wanted, cursor, size)
             matched, done = await _act(self._store, keys, bulk, jobs)
             step += 1
+            over = time.monotonic() >= until
             word = await self._store.run(
                 calls.bulk_step(
                     keys,
@@ -226,12 +227,13 @@ class Bulks:
                     done=done,
                     skipped=matched - done,
                     last=not cursor,
-                    lease_ms=LEASE_MS,
+                    # Given back with the last page, so that the next runner need not wait.
+                    lease_ms=0 if over else LEASE_MS,
                 )
             )
             if word != "OK":
                 return "HELD" if word == "STALE" else word
-            if time.monotonic() >= until:
+            if over:
                 return "MORE"
             if bulk.per_second is not None and matched:
                 await asyncio.sleep(max(0.0, began + matched / bulk.per_second - time.monotonic()))

@@ -71,7 +71,6 @@ async def test_a_job_that_fails_again_is_not_retried_twice(bench: Bench, store: 
         page += 1
         worker = f"again{page}"
         bench.fail(*bench.take(worker, 500), worker=worker, max_attempts=1)
-        bench.redis.hset(bench.key(f"bulk:{bulk.id[2:]}"), "runner_until", 0)
         assert page < 10
     assert (await bulks.get(bulk.id)).done == 500
     attempts = {bench.field(job, "attempts") for job in ids}
@@ -95,8 +94,13 @@ async def test_one_runner_at_a_time(bench: Bench, store: AsyncStore) -> None:
     failed(bench, 500)
     one, other = Bulks(store), Bulks(store)
     bulk = await one.start("retry", FAILED)
+    keys, name = store.keys.queue("q"), bulk.id[2:]
+    await store.run(calls.bulk_take(keys, name, "somebody", lease_ms=module.LEASE_MS))
+    assert await one.run(bulk.id) == await other.run(bulk.id) == "HELD"
+    assert (await one.get(bulk.id)).step == 0
+    bench.redis.hset(bench.key(f"bulk:{name}"), "runner_until", 0)
     assert await one.run(bulk.id, seconds=0) == "MORE"
-    assert await other.run(bulk.id) == "HELD"
+    assert await other.run(bulk.id) == "ENDED", "given back when its time was over"
 
 
 async def test_when_its_process_dies_a_janitor_carries_it_on(
@@ -112,6 +116,7 @@ async def test_when_its_process_dies_a_janitor_carries_it_on(
     keys = store.keys.queue("q")
     jobs, _, _ = await module.matching(store, FAILED, before.cursor, 200)
     await store.run(calls.retry(keys, [(job.ulid, str(job.fence)) for job in jobs]))
+    await store.run(calls.bulk_take(keys, bulk.id[2:], "dies now", lease_ms=module.LEASE_MS))
     janitor = Janitor(store, every_seconds=0.001, lease_seconds=15)
     await janitor.round()
     assert (await bulks.get(bulk.id)).step == before.step, "its lease has not run out"
@@ -329,3 +334,23 @@ async def test_nothing_is_left_wrong(bench: Bench, store: AsyncStore) -> None:
         assert (await bulks.get(bulk.id)).done == 300, action
     assert not bench.findings()
     assert bench.redis.zcard(bench.key("bulks")) == 0
+
+
+async def test_a_lease_from_before_the_clock_went_back_holds_nobody_up(
+    bench: Bench, store: AsyncStore
+) -> None:
+    bulks = Bulks(store)
+    bulk = await bulks.start("retry", FAILED)
+    ahead = int(time.time() * 1000) + 3_600_000
+    mapping = {"runner": "gone", "runner_until": ahead}
+    bench.redis.hset(bench.key(f"bulk:{bulk.id[2:]}"), mapping=mapping)
+    assert await bulks.run(bulk.id) == "ENDED"
+
+
+async def test_a_success_forgets_the_failure_before_it(bench: Bench) -> None:
+    bench.add("a")
+    bench.fail(*bench.take(), max_attempts=1)
+    assert bench.field("a", "fingerprint")
+    bench.retry("a")
+    bench.finish(*bench.take("w2"), worker="w2")
+    assert bench.field("a", "fingerprint") is None

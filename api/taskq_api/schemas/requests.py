@@ -99,7 +99,7 @@ class JobRequest(BaseModel):
         min_length=1,
         max_length=200,
         description="while a job with this key waits or runs in the queue, another is refused (409 "
-        "unique_held). No braces or control characters",
+        "unique_held). No braces or control characters. Default none",
     )
 
     durable: bool = Field(
