@@ -15,7 +15,7 @@ from taskq import calls
 from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, TaskqError, Unavailable
 from taskq.ids import check_queue, split_id
 from taskq.keys import QueueKeys
-from taskq.model import ErrorGroup, Job, QueueInfo
+from taskq.model import Job, QueueInfo
 from taskq.registry import Registry, WorkerInfo
 from taskq.states import State
 from taskq.store import AsyncStore, translate
@@ -167,40 +167,6 @@ class Inspector:
             if isinstance(reply, list) and _time(reply[0]) == job.finished_at
         ]
 
-    async def latencies(
-        self, queues: Iterable[object], minutes: int = 10
-    ) -> dict[tuple[str, str], TypeStatistics]:
-        """Statistics of the last minutes by (queue, job type), of the first 20 of ``queues``; what is
-        no name is passed over."""
-        names = sorted({name for name in queues if isinstance(name, str) and _is_queue(name)})[:20]
-        past = await asyncio.gather(*(self.statistics(name, minutes) for name in names))
-        return {(p.queue, of_type.job_type): of_type for p in past for of_type in p.types}
-
-    async def failures(
-        self, queue: str | None = None, *, cursor: str | None = None
-    ) -> tuple[list[ErrorGroup], str | None]:
-        """Failures by kind, of one queue or of all, 20 queues a page; and where to go on."""
-        names = [check_queue(queue)] if queue is not None else await self.queue_names()
-        if cursor:
-            names = [name for name in names if name > cursor]
-        page = names[:20]
-        found = await asyncio.gather(
-            *(self._store.run(calls.errors(self._store.keys.queue(name))) for name in page)
-        )
-        groups = [group for groups in found for group in groups]
-        return groups, page[-1] if len(names) > len(page) else None
-
-    async def failures_of(self, fingerprint: str, queue: str | None = None) -> list[ErrorGroup]:
-        """One kind of failure, in every queue that has it (of the first 200 queues by name)."""
-        names = [check_queue(queue)] if queue is not None else (await self.queue_names())[:200]
-        found = await asyncio.gather(
-            *(
-                self._store.run(calls.errors(self._store.keys.queue(name), fingerprint))
-                for name in names
-            )
-        )
-        return [group for groups in found for group in groups]
-
     async def workers(self) -> list[WorkerInfo]:
         """Workers that were seen lately."""
         return await Registry(self._store, ttl_seconds=60).workers()
@@ -277,14 +243,6 @@ class Inspector:
             for (first, length), tally in zip(spans, tallies, strict=True)
         )
         return _summary(queue, spans[0][0] * 60_000, now, tallies, points)
-
-
-def _is_queue(name: str) -> bool:
-    try:
-        check_queue(name)
-    except InvalidInput:
-        return False
-    return True
 
 
 def _error(reply: Any) -> dict[str, Any] | None:

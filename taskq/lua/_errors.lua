@@ -41,8 +41,8 @@ local function flush_errors()
       redis.call('ZADD', prefix .. 'errors', NOW, fingerprint)
     end
   end
-  local gone = redis.call('ZRANGE', prefix .. 'errors', 0, redis.call('ZCARD', prefix .. 'errors') - MOST_ERRORS - 1)
-  if redis.call('ZCARD', prefix .. 'errors') <= MOST_ERRORS then gone = {} end
+  local over = redis.call('ZCARD', prefix .. 'errors') - MOST_ERRORS
+  local gone = over > 0 and redis.call('ZRANGE', prefix .. 'errors', 0, over - 1) or {}
   local old = redis.call('ZRANGEBYSCORE', prefix .. 'errors', '-inf', NOW - ERROR_MS, 'LIMIT', 0, 100)
   for i = 1, #old do gone[#gone + 1] = old[i] end
   for i = 1, #gone do

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from taskq.errors import ErrorNotFound
+from taskq.failures import failures, failures_of
 from taskq.ids import check_queue
 from taskq.present import job_to_dict
 from taskq.states import State
@@ -34,7 +35,7 @@ async def list_errors(
 ) -> Response:
     """Failures by kind: how often, since when, of which type, and a job to look at. Kept at the moment of
     the failure, so that a look costs nothing. A page is 20 queues."""
-    groups, go_on = await services(request).inspector.failures(queue, cursor=cursor)
+    groups, go_on = await failures(services(request).client.store, queue, cursor=cursor)
     rows = [error_group_to_dict(group) for group in groups]
     return json_response(encode({"errors": rows, "next_cursor": go_on}))
 
@@ -55,10 +56,10 @@ async def show_error(
     for jobs that failed under a version that knew no kinds. To retry them all: `POST /bulk`."""
     if not re.fullmatch(FINGERPRINT, fingerprint):
         raise ErrorNotFound(fingerprint[:100])
-    look = services(request).inspector
+    its = services(request)
     names = None if queue is None else check_queue(queue)
-    groups = await look.failures_of(fingerprint, names)
-    page = await look.jobs(
+    groups = await failures_of(its.client.store, fingerprint, names)
+    page = await its.inspector.jobs(
         queue=names,
         states=(State.FAILED, State.RETRYING),
         limit=limit,

@@ -3,6 +3,7 @@
 from fastapi import APIRouter, Depends, Request, Response
 
 from taskq import calls
+from taskq.failures import latencies
 from taskq.ids import check_queue
 from taskq.present import queue_to_dict, worker_to_dict
 from taskq.views import job_type_to_dict
@@ -85,8 +86,9 @@ async def list_job_types(request: Request) -> Response:
     published = await its.registry.types()
     workers = await its.inspector.workers()
     problems = await its.payloads.problems()
-    past = await its.inspector.latencies(
-        [about.get("queue") for about in published.values() if isinstance(about, dict)]
+    past = await latencies(
+        its.client.store,
+        [about.get("queue") for about in published.values() if isinstance(about, dict)],
     )
     rows = [
         job_type_to_dict(name, published[name], workers, past, problems.get(name))
