@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import httpx
 import pytest
 
 from taskq.ids import split_id
+from taskq.janitor import Janitor
 
 Check = Callable[..., dict[str, Any]]
 
@@ -197,3 +199,28 @@ async def test_answers_are_json(api: Any) -> None:
     await dead(api, 1)
     body = {"action": "edit", "filter": {"queue": "default"}, "priority": 3}
     assert json.loads((await api.http.post("/bulk", json=body)).content)["priority"] == 3
+
+
+async def test_goes_on_when_the_process_that_started_it_is_killed(
+    run_api: Any, start_api: Callable[..., Any], redis_url: str
+) -> None:
+    process = start_api("--redis-url", redis_url)
+    async with run_api() as api:
+        ids = await dead(api, 6)
+        body = {"action": "retry", "filter": {"queue": "default"}, "per_second": 1}
+        async with httpx.AsyncClient(base_url=process.url) as http:
+            bulk = (await http.post("/bulk", json=body)).json()
+        process.popen.kill()
+        process.popen.wait(10)
+        assert bulk["state"] == "running"
+        keys = api.store.keys.queue("default")
+        # Its lease of ten seconds, run out.
+        name = keys.prefix + "bulk:" + bulk["id"].split(":")[1]
+        await api.store.redis.hset(name, mapping={"runner_until": 0, "per_second": 100})
+        await Janitor(api.store, every_seconds=0.001, lease_seconds=15).round()
+        after = (await api.http.get(f"/bulk/{bulk['id']}")).json()
+        assert (after["state"], after["skipped"]) == ("done", 0)
+        assert 5 <= after["done"] <= 6, "the page at which it was killed may not be counted"
+        assert await states(api, ids) == {"queued"}
+        attempts = [(await api.http.get(f"/jobs/{job_id}")).json()["attempts"] for job_id in ids]
+        assert set(attempts) == {1}
