@@ -179,6 +179,7 @@ class Inspector:
         job_type: str = "",
         limit: int = 50,
         cursor: str | None = None,
+        fingerprint: str = "",
     ) -> JobPage:
         """A page of jobs over one queue or all, state by state in the order given.
 
@@ -206,6 +207,7 @@ class Inspector:
                     limit=limit - len(found),
                     budget=PAGE_BUDGET,
                     cursor=inner,
+                    fingerprint=fingerprint,
                 )
             )
             found += page.jobs
@@ -260,15 +262,15 @@ def _time(value: bytes | None) -> int | None:
 
 def unserved(info: QueueInfo, workers: Iterable[WorkerInfo]) -> list[str]:
     """Job types that wait in a queue although no worker that was seen lately runs them."""
-    served = {t for worker in workers if info.name in worker.queues for t in worker.types}
+    served = {t for worker in serving(info.name, workers) for t in worker.types}
     if ANY_TYPE in served:
         return []
     return [line.job_type for line in info.types if line.job_type not in served]
 
 
 def serving(queue: str, workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Workers that were seen lately and serve the queue."""
-    return [worker for worker in workers if queue in worker.queues]
+    """Workers that were seen lately and claim jobs of the queue: those that are quiet or stopping do not."""
+    return [w for w in workers if queue in w.queues and w.state not in ("quiet", "stopping")]
 
 
 def how_to_serve(queue: str) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from taskq import calls, leases
+from taskq.bulk import Bulks
 from taskq.errors import InvalidInput, TaskqError, Unavailable
 from taskq.ids import check_queue
 from taskq.keys import QueueKeys
@@ -21,6 +22,9 @@ logger = logging.getLogger("taskq.janitor")
 
 MAX_PAGES = 100
 """Pages of one duty in one round; the rest is the next round's."""
+
+BULK_SECONDS = 1.0
+"""What a round gives to each bulk action that nobody carries out; the rest is the next round's."""
 
 SQUEEZE_AT = ((0.98, 4), (0.96, 3), (0.93, 2), (0.90, 1))
 """Share of maxmemory from which ended jobs are dropped early, and how far (see ``trim.lua``)."""
@@ -69,6 +73,7 @@ class Janitor:
         self._lease_ms = round(lease_seconds * 1000)
         self._outage = OutageWatch(lease_seconds)
         self._own_queues: set[str] = set()
+        self._bulks = Bulks(store)
         self.rounds = 0
 
     def serve(self, *queues: str) -> None:
@@ -145,6 +150,7 @@ class Janitor:
             "promote": (1, lambda: self._promote(keys)),
             "expire": (1, lambda: self._expire(keys)),
             "trim": (5, lambda: self._trim(keys, squeeze)),
+            "bulk": (1, lambda: self._bulks.carry_on(keys.queue, seconds=BULK_SECONDS)),
             "rollup": (60, lambda: self._store.run(calls.rollup(keys))),
             "overdue": (1, lambda: self._overdue(keys)),
         }

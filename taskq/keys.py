@@ -35,6 +35,11 @@ totals                 hash    bytes of big ended jobs        never
 stats:<minute>         hash    counters and histograms        TTL 3 h
 stats10:<minute>       hash    ten-minute sums                TTL 48 h
 events                 stream  transitions while watched      capped at 10,000 entries
+errors                 zset    fingerprint (last seen, ms)    200 at most, 30 d unseen
+error:<fingerprint>    hash    failures of one kind           with its entry, TTL 30 d
+bulks                  zset    bulk actions that go on        ended, 20 at most
+bulks-ended            zset    bulk action (end, ms)          100 at most
+bulk:<id>              hash    a bulk action: wish, progress  TTL 7 d from its end
 quarantine             hash    broken item -> reason (JSON)   doctor --drop-quarantine, 1,000 at most
 set-aside:<name>       any     a key that doctor put aside    TTL 30 d, doctor --drop-quarantine
 =====================  ======  =============================  ==========================================
@@ -100,6 +105,10 @@ class QueueKeys:
     @property
     def quarantine(self) -> str:
         return self.prefix + "quarantine"
+
+    @property
+    def bulks(self) -> str:
+        return self.prefix + "bulks"
 
     def set_aside(self, name: str) -> str:
         """Where doctor keeps a key that was not what its name says."""

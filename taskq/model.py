@@ -218,6 +218,40 @@ class Job:
     finished_at: int | None = None
     expires_at: int | None = None
     retried_from: str | None = None
+    fingerprint: str | None = None
     stub: bool = False
     history: tuple[dict[str, Any], ...] = field(default=())
     log: tuple[dict[str, Any], ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Failures of one kind in a queue: ``count`` failed runs, of which ``failed`` were their job's last.
+
+    Times are ms since the epoch; ``error`` and ``job_id`` are of the latest.
+    """
+
+    fingerprint: str
+    queue: str
+    job_type: str
+    signature: str
+    error: dict[str, Any] | None
+    count: int
+    failed: int
+    first_at: int
+    last_at: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job stands at ``now`` (ms). ``score`` is its place in line, or when it is due (ms); None
+    where it stands in neither. ``before`` counts by type those that come first."""
+
+    now: float
+    job: Job | None
+    score: float | None
+    before: dict[str, int]
+    aging_ms: int
+    paused: bool
+    paused_types: tuple[str, ...]

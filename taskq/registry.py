@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from taskq.store import AsyncStore
+from taskq.store import AsyncStore, translate
 
 ANY_TYPE = "*"
 """Among the types of a worker: it takes whatever waits (a lease over HTTP that names no type)."""
@@ -91,19 +91,40 @@ class Registry:
         schemas: dict[str, Any] | None = None,
         *,
         ttl_ms: int | None = None,
-    ) -> None:
-        """Renews a worker's record; ``schemas`` (job type -> what to publish) at its start."""
+    ) -> str:
+        """Renews a worker's record; ``schemas`` (job type -> what to publish) at its start.
+
+        Answers what it is asked for: '', ``quiet`` or ``stop``.
+        """
         keys = self._store.keys
         pairs = [x for pair in worker.fields().items() for x in pair]
         commands: list[tuple[Any, ...]] = [
             ("HSET", keys.worker(worker.id), *pairs),
             ("PEXPIRE", keys.worker(worker.id), self._ttl_ms if ttl_ms is None else ttl_ms),
             ("ZADD", keys.workers, worker.seen_at, worker.id),
+            ("HGET", keys.worker(worker.id), "wish"),
         ]
         if schemas:
             described = [x for name, about in schemas.items() for x in (name, json.dumps(about))]
             commands.append(("HSET", keys.types, *described))
-        await self._store.pipeline(commands)
+        wish = (await self._store.pipeline(commands))[3]
+        return wish.decode(errors="replace") if isinstance(wish, bytes) else ""
+
+    async def wish(self, worker: WorkerInfo, wish: str) -> None:
+        """Asks a worker to be ``quiet`` or to ``stop``; ``stop`` is not taken back by ``quiet``."""
+        keys = self._store.keys
+        record = keys.worker(worker.id)
+        # Should it have ended meanwhile, what this makes goes by itself and is listed nowhere.
+        commands: list[tuple[Any, ...]] = [
+            ("HSETNX" if wish == "quiet" else "HSET", record, "wish", wish),
+            ("PEXPIRE", record, self._ttl_ms, "NX"),
+        ]
+        if worker.queues:
+            nudge = keys.queue(worker.queues[0]).control(worker.id)
+            commands += [("LPUSH", nudge, "beat"), ("EXPIRE", nudge, 60)]
+        for reply in await self._store.pipeline(commands):
+            if isinstance(reply, Exception):
+                raise translate(reply)
 
     async def seen(self, worker: str, busy: int, ttl_ms: int) -> None:
         """Renews the record of a worker that is known, and how much it runs."""

@@ -107,6 +107,10 @@ TRANSITIONS: dict[str, Transition] = {
         _transition("overdue"),
         _transition("configure"),
         _transition("rollup"),
+        _transition("bulk_start"),
+        _transition("bulk_take"),
+        _transition("bulk_step"),
+        _transition("bulk_stop"),
     )
 }
 """Every script that writes, by name."""

@@ -14,7 +14,17 @@ from taskq_api import errors
 from taskq_api.auth import KeyAuth, check_bind, key_digests
 from taskq_api.deps import Services
 from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
-from taskq_api.routes import health, jobs, leases, pages, queues
+from taskq_api.routes import (
+    bulk,
+    failures,
+    health,
+    jobs,
+    leases,
+    operate,
+    pages,
+    queues,
+    steering,
+)
 from taskq_api.schemas import components
 from taskq_api.version import VERSION
 
@@ -31,8 +41,11 @@ milliseconds; durations are seconds. A 503 or 429 says in `Retry-After` when to 
 TAGS = [
     {"name": "jobs", "description": "Submit, look at and steer jobs."},
     {"name": "leases", "description": "Run jobs over HTTP, in any language."},
+    {"name": "errors", "description": "Failures by kind."},
+    {"name": "bulk", "description": "Many jobs at once: preview, start, watch, stop."},
     {"name": "queues", "description": "Queues and their settings."},
     {"name": "workers", "description": "Who runs jobs, and which."},
+    {"name": "doctor", "description": "Is everything where it should be?"},
     {"name": "health", "description": "For probes; never needs a key."},
 ]
 
@@ -80,7 +93,7 @@ def create_app(settings: Settings) -> FastAPI:
     # Found first, and free of the dependency machinery that this busiest route does not use; its twin
     # in the router is what the OpenAPI document shows.
     app.add_route("/jobs", jobs.submit_job, methods=["POST"], include_in_schema=False)
-    for module in (jobs, leases, queues, health, pages):
+    for module in (jobs, steering, failures, bulk, leases, queues, operate, health, pages):
         app.include_router(module.router)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
@@ -108,6 +121,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        await end_tasks(janitor)
+        await end_tasks(janitor, *services.background)
+        await services.payloads.close()
         await services.polls.close()
         await services.client.close()

@@ -1,5 +1,6 @@
 """Many submissions in one request: each is judged and stored for itself."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,9 +14,12 @@ from taskq.model import Enqueued, JobSpec
 from taskq.submission import make_spec
 from taskq.tasks import TaskOptions
 from taskq_api.errors import Refused, describe, document, invalid
+from taskq_api.payloads import Payloads
 from taskq_api.schemas import BatchItem
 
 Problem = dict[str, Any]
+
+YIELD_BYTES = 16_384
 
 DEFAULTS = TaskOptions()
 """What a submission gets where it says nothing; the task's own options are the worker's to know."""
@@ -42,12 +46,14 @@ def _outcome(queue: str, spec: JobSpec, outcome: Enqueued | TaskqError) -> dict[
 class Batch:
     """Jobs on their way: taken, then stored queue by queue, then answered for."""
 
-    def __init__(self, new_ulid: Callable[[], str], owner: str) -> None:
+    def __init__(self, new_ulid: Callable[[], str], owner: str, payloads: Payloads) -> None:
+        self._payloads = payloads
         self._new_ulid = new_ulid
         self._owner = owner
         self.durable = False
         """Whether an item asks for it."""
         self._outcomes: list[dict[str, Any]] = []
+        self._values: dict[int, Any] = {}
         self._wanted: dict[str, list[tuple[int, JobSpec]]] = {}
 
     def take(self, items: list[Any]) -> None:
@@ -63,7 +69,30 @@ class Batch:
             else:
                 self._wanted.setdefault(queue, []).append((i, spec))
                 self.durable = self.durable or spec.durable
+                self._values[i] = item.get("payload", {})
             self._outcomes.append(outcome)
+
+    async def judge(self) -> None:
+        """Holds what was taken against what workers have published."""
+        for queue, wanted in self._wanted.items():
+            for job_type in {spec.job_type for _, spec in wanted}:
+                await self._payloads.look(queue, job_type)
+            fits, looked = [], 0
+            for i, spec in wanted:
+                looked += len(spec.payload)
+                if looked > YIELD_BYTES:
+                    # Other requests have their turn.
+                    looked = 0
+                    await asyncio.sleep(0)
+                try:
+                    payload = self._values.pop(i)
+                    self._payloads.judge(queue, spec.job_type, payload, len(spec.payload))
+                except TaskqError as error:
+                    self._outcomes[i] = _refused(describe(error))
+                else:
+                    fits.append((i, spec))
+            self._wanted[queue] = fits
+        self._wanted = {queue: fits for queue, fits in self._wanted.items() if fits}
 
     def _spec(self, item: Any) -> tuple[str, JobSpec]:
         if not isinstance(item, dict):

@@ -9,16 +9,19 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from taskq import codec
+from taskq.bulk import Bulks
 from taskq.client import AsyncClient
 from taskq.errors import InvalidInput, InvalidPayload, JobNotFound
-from taskq.ids import UlidFactory, split_id
+from taskq.ids import UlidFactory, join_id, split_id
 from taskq.inspector import Inspector
 from taskq.janitor import Janitor
 from taskq.keys import Keys
+from taskq.model import Job
 from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore
 from taskq_api.errors import Refused, invalid
+from taskq_api.payloads import Payloads
 from taskq_api.polling import Polls
 
 RETRY_SECONDS = 2.0
@@ -38,6 +41,12 @@ class Services:
     probe: AsyncStore
     """The same connections without patience: for /ready."""
     polls: Polls
+    bulks: Bulks
+    payloads: Payloads
+    background: set["asyncio.Task[Any]"] = field(default_factory=set)
+    """What goes on after its request was answered; ends with the process, and others carry it on."""
+    doctor: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One consistency check at a time."""
     new_ulid: UlidFactory = field(default_factory=UlidFactory)
 
     @classmethod
@@ -64,6 +73,8 @@ class Services:
                 store,
                 AsyncStore.from_url(settings.redis_url, store.keys, socket_timeout=SOCKET_SECONDS),
             ),
+            Bulks(store),
+            Payloads(store),
         )
 
 
@@ -120,3 +131,8 @@ def job_place(job_id: str) -> tuple[str, str]:
         return split_id(job_id)
     except InvalidInput:
         raise JobNotFound(job_id[:100]) from None
+
+
+async def find_job(request: Request, job_id: str) -> Job:
+    """The job of an id in a path: the one place where an id becomes a job. Raises ``JobNotFound``."""
+    return await services(request).inspector.job(join_id(*job_place(job_id)))

@@ -7,6 +7,7 @@ from typing import Any
 from taskq.calls.base import Arg, Call, check_word, check_worker, make, optional_int, text_of, words
 from taskq.codec import MAX_BYTES
 from taskq.errors import BrokenKey, InvalidInput
+from taskq.fingerprint import signature
 from taskq.keys import QueueKeys
 from taskq.model import Beat, Claimed, ClaimReply, Reconciled
 
@@ -144,7 +145,8 @@ def fail(
     """Reports failures; one word per item (see ``fail.lua``)."""
     items: list[Arg] = []
     for f in failures:
-        items += (f.ulid, f.fence, f.error, f.delay_ms, f.max_attempts)
+        kind, brief = signature(f.error)
+        items += (f.ulid, f.fence, f.error, f.delay_ms, f.max_attempts, kind, brief)
     return make("fail", keys, now, (check_worker(worker),), items, words)
 
 

@@ -10,8 +10,10 @@ from taskq.cli.dead import dead
 from taskq.cli.group import TaskqGroup
 from taskq.cli.jobs import jobs
 from taskq.cli.queues import queues
-from taskq.cli.status import doctor, stats, workers
+from taskq.cli.status import doctor, stats
 from taskq.cli.submit import submit
+from taskq.cli.why import why
+from taskq.cli.workers import workers
 from taskq.lifeline import follow_parent
 
 
@@ -26,7 +28,7 @@ def main() -> None:
     follow_parent()
 
 
-for _command in (dead, doctor, jobs, queues, stats, submit, workers):
+for _command in (dead, doctor, jobs, queues, stats, submit, why, workers):
     main.add_command(_command)
 
 __all__ = ["main"]

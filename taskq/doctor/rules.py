@@ -83,6 +83,11 @@ KINDS: Mapping[str, Kind] = {
     "stats:": Kind("hash", "for a time", 10_800_000),
     "stats10:": Kind("hash", "for a time", 172_800_000),
     "events": Kind("stream", "either"),
+    "errors": Kind("zset"),
+    "error:": Kind("hash", "for a time", 2_592_000_000),
+    "bulks": Kind("zset"),
+    "bulks-ended": Kind("zset"),
+    "bulk:": Kind("hash", "either"),
     "quarantine": Kind("hash"),
     "set-aside:": Kind("any", "for a time", SET_ASIDE_MS),
 }

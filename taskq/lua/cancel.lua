@@ -1,12 +1,14 @@
 #!lua flags=allow-oom
 -- cancel: scheduled | blocked | queued | retrying -> cancelled
 -- A running job is asked to stop: the wish stands in the job and in `cancelling`, wins over retry and
--- recovery, and a nudge makes its worker look now. An ended job answers its state.
+-- recovery, and a nudge makes its worker look now. An ended job answers its state. With `waiting_only` a job
+-- that runs by now is left alone.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   reason       str     a word kept with the job
+-- ARGV   waiting_only flag
 -- ITEMS  item         id str
--- REPLY  per item     CANCELLED | CANCELLING | ENDED | NOT_FOUND | BROKEN
+-- REPLY  per item     CANCELLED | CANCELLING | RUNNING | ENDED | NOT_FOUND | BROKEN
 -- @include _clock _config _stats _bulk _history _lines _job _ended _close _trim
 local replies, asked = {}, {}
 for i = 1, item_count do
@@ -17,6 +19,8 @@ for i = 1, item_count do
     replies[i] = state and { 'ENDED', state } or why == 'MISSING' and 'NOT_FOUND' or 'BROKEN'
   elseif ends[job.state] then
     replies[i] = { 'ENDED', job.state }
+  elseif job.state == 'running' and waiting_only then
+    replies[i] = 'RUNNING'
   elseif job.state == 'running' then
     local set = redis.pcall('SADD', prefix .. 'cancelling', id)
     if type(set) ~= 'number' then

@@ -16,7 +16,7 @@
 -- ARGV   alone        flag    a suspect is handed out by itself (to whom cannot part its runs)
 -- ITEMS  known_type   job_type str
 -- REPLY  OK | LOST | STALE | TOO_OLD | BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _close _promote
+-- @include _clock _config _stats _bulk _history _lines _job _close _promote _errors
 if (tonumber(CONFIG[6]) or 0) > protocol then return { 'TOO_OLD', CONFIG[6] } end
 local death = redis.pcall('ZSCORE', prefix .. 'dead', worker)
 if death then
@@ -161,8 +161,9 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
     -- Where its end cannot be recorded it stays in line, and those behind it are served.
     if can_close('failed') then
       history(id, 'expired')
-      close(id, read_job(id), 'failed', { 'reason', 'expired', 'error',
-        '{"type":"Expired","message":"expired before a worker took it"}' })
+      local error = '{"type":"Expired","message":"expired before a worker took it"}'
+      close(id, read_job(id), 'failed', { 'reason', 'expired', 'error', error, 'fingerprint',
+        note_error(id, job_type, 'Expired', error, true) })
       drop = true
     end
   elseif #jobs > 0 and (bytes + #(v.payload or '') > max_bytes or alone and suspect(v)) then
@@ -202,6 +203,7 @@ if most > 0 then
   if #taken > 0 then redis.call('ZADD', prefix .. 'leases', NOW + lease_ms, worker) end
 end
 flush_closed()
+flush_errors()
 flush_stats()
 local head = fronts[1]
 return { 'OK', exact(NOW), head and exact(head.score) or '', due and exact(due) or '', 0, jobs }

@@ -61,9 +61,9 @@ for i = 1, item_count do
         redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:succeeded', size)
       end
       if keep or v[14] then
-        redis.call('HDEL', key, 'score', 'call', 'cancel', 'error')
+        redis.call('HDEL', key, 'score', 'call', 'cancel', 'error', 'fingerprint')
       else
-        redis.call('HDEL', key, 'payload', 'score', 'call', 'cancel', 'error')
+        redis.call('HDEL', key, 'payload', 'score', 'call', 'cancel', 'error', 'fingerprint')
       end
       if result == 'null' then
         redis.call('HSET', key, 'state', 'succeeded', 'finished_at', NOW_MS)

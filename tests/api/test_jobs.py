@@ -16,7 +16,7 @@ MEMBERS = {
     "id", "queue", "job_type", "state", "priority", "payload", "result", "error", "reason", "progress",
     "attempts", "failures", "crashes", "lost", "max_attempts", "timeout", "unique_key", "worker",
     "cancel_requested", "created_at", "eligible_at", "started_at", "finished_at", "expires_at",
-    "history", "log", "stub", "fence",
+    "history", "log", "stub", "fence", "fingerprint",
 }  # fmt: skip
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 

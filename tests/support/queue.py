@@ -24,7 +24,7 @@ TYPE = "mail"
 BOXES = {*(s.value for s in State), "expiring", "cancelling"} - {"queued", "running"}
 """Sets of ids."""
 
-TOLD = ("stats:", "stats10:", "events", "ticks")
+TOLD = ("stats:", "stats10:", "events", "ticks", "error")
 """What a call may write even if it is refused: counters, events and the janitor's clocks."""
 
 

@@ -102,5 +102,22 @@ SENDS: dict[str, Send] = {
     ),
     "overdue": lambda b, r: calls.overdue(b.keys, timeout_ms=MINUTE, now=b.now),
     "rollup": lambda b, r: calls.rollup(b.keys, now=b.now),
+    "bulk_start": lambda b, r: calls.bulk_start(b.keys, "b1", {"action": "retry"}, now=b.now),
+    "bulk_take": lambda b, r: calls.bulk_take(b.keys, "b1", "r1", lease_ms=LEASE, now=b.now),
+    "bulk_step": lambda b, r: calls.bulk_step(
+        b.keys,
+        "b1",
+        fence=1,
+        step=1,
+        cursor="",
+        looked=1,
+        matched=1,
+        done=1,
+        skipped=0,
+        last=False,
+        lease_ms=LEASE,
+        now=b.now,
+    ),
+    "bulk_stop": lambda b, r: calls.bulk_stop(b.keys, "b1", now=b.now),
 }
 """Every script that writes, some of them in more than one way."""

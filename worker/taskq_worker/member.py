@@ -33,6 +33,8 @@ class Member:
     queues: list[str] = field(default_factory=list)
     schemas: dict[str, Any] = field(default_factory=dict)
     ready: bool = False
+    quiet: bool = False
+    """It was told to claim nothing more."""
     leaving: bool = False
     """It is asked to end, or was replaced: its end is no crash, and starts no other."""
     verdict: tuple[Counter, str] | None = None

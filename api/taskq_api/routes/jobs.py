@@ -10,7 +10,7 @@ from taskq import codec
 from taskq.aio import end_tasks
 from taskq.durable import require_durable
 from taskq.errors import JobNotFound, ResultExpired
-from taskq.ids import check_job_type, join_id
+from taskq.ids import check_job_type
 from taskq.inspector import STATE_ORDER
 from taskq.model import Job as StoredJob
 from taskq.present import job_to_dict
@@ -20,7 +20,7 @@ from taskq_api.auth import OWNER
 from taskq_api.batch import DEFAULTS, Batch
 from taskq_api.deps import (
     Services,
-    job_place,
+    find_job,
     known_parameters,
     parse,
     read_json,
@@ -67,6 +67,7 @@ _KEY_PARAMETER = {
     responses=answers(
         {201: Job, 200: Job},
         *BODY,
+        "unknown_job_type",
         "idempotency_conflict",
         "unique_held",
         "queue_full",
@@ -90,17 +91,20 @@ async def submit_job(request: Request) -> Response:
         DEFAULTS,
         key_owner=request.scope.get(OWNER, ""),
     )
+    if not its.payloads.ready(queue, spec.job_type):
+        await its.payloads.look(queue, spec.job_type)
+    its.payloads.judge(queue, spec.job_type, wanted.payload, len(spec.payload))
     outcome = await its.client.submit(queue, spec)
     its.janitor.serve(queue)
     job = stored_job(queue, spec, outcome)
     headers = {"Location": f"/jobs/{job.id}"}
     # Without a key only a repeat of this very call can have stored it: that is news to the client.
     if spec.check and not outcome.created:
-        return await _answer_job(its, job, headers)
+        return await answer_job(its, job, headers)
     return json_response(stored_job_body(job, spec.payload), 201, headers)
 
 
-async def _answer_job(
+async def answer_job(
     its: Services, known: StoredJob, headers: dict[str, str] | None = None
 ) -> Response:
     """The job as it is now, or as ``known`` if it has just been dropped."""
@@ -122,8 +126,9 @@ async def submit_batch(request: Request) -> Response:
     cannot promise it, nothing is stored."""
     its = services(request)
     envelope = parse(BatchEnvelope, await read_json(request))
-    batch = Batch(its.new_ulid, request.scope.get(OWNER, ""))
+    batch = Batch(its.new_ulid, request.scope.get(OWNER, ""), its.payloads)
     batch.take(envelope.jobs)
+    await batch.judge()
     if batch.durable:
         await require_durable(its.client.store)
     for queue in batch.queues():
@@ -167,11 +172,7 @@ async def list_jobs(
 @router.get("/jobs/{job_id}", responses=answers({200: Job}, "job_not_found", *REDIS))
 async def show_job(request: Request, job_id: str) -> Response:
     """All that is kept of a job, with its history and log. An ended job may have left only a stub."""
-    return json_response(job_body(await _job(request, job_id)))
-
-
-async def _job(request: Request, job_id: str) -> StoredJob:
-    return await services(request).inspector.job(join_id(*job_place(job_id)))
+    return json_response(job_body(await find_job(request, job_id)))
 
 
 @router.get(
@@ -189,10 +190,10 @@ async def job_result(
     ] = 0,
 ) -> Response:
     """How the job ended: 200 with its state, and `result` or `error`. While it has not ended: 202."""
-    job = await _job(request, job_id)
+    job = await find_job(request, job_id)
     if job.state not in TERMINAL and wait > 0:
         await _wait(request, job.id, min(wait, WAIT_MAX))
-        job = await _job(request, job_id)
+        job = await find_job(request, job_id)
     if job.state not in TERMINAL:
         return json_response(encode({"id": job.id, "state": job.state}), 202)
     if job.state is State.SUCCEEDED and job.result is None:
@@ -220,9 +221,9 @@ async def cancel_job(request: Request, job_id: str) -> Response:
     """Cancels a waiting job; asks a running one to stop (`cancel_requested`). A cancelled job stays so;
     one that ended otherwise is refused."""
     its = services(request)
-    job = await _job(request, job_id)
+    job = await find_job(request, job_id)
     state = await its.client.cancel(job.id)
-    return await _answer_job(its, replace(job, state=state))
+    return await answer_job(its, replace(job, state=state))
 
 
 @router.post(
@@ -232,6 +233,6 @@ async def cancel_job(request: Request, job_id: str) -> Response:
 async def retry_job(request: Request, job_id: str) -> Response:
     """Puts a failed job back in line, with its failures, crashes and losses forgotten."""
     its = services(request)
-    job = await _job(request, job_id)
+    job = await find_job(request, job_id)
     state = await its.client.retry(job.id)
-    return await _answer_job(its, replace(job, state=state))
+    return await answer_job(its, replace(job, state=state))

@@ -3,8 +3,10 @@
 from fastapi import APIRouter, Depends, Request, Response
 
 from taskq import calls
+from taskq.failures import latencies
 from taskq.ids import check_queue
 from taskq.present import queue_to_dict, worker_to_dict
+from taskq.views import job_type_to_dict
 from taskq_api.deps import known_parameters, parse, read_json, services
 from taskq_api.docs import BODY, REDIS, answers, body
 from taskq_api.render import encode, json_response
@@ -55,6 +57,7 @@ async def change_queue(request: Request, queue: str) -> Response:
         call = calls.configure(its.client.store.keys.queue(queue), changes)
         await its.client.store.know_queue(queue)
         await its.client.store.run(call)
+        its.payloads.forget(queue)
     return await show_queue(request, queue)
 
 
@@ -77,7 +80,18 @@ async def list_workers(request: Request) -> Response:
     dependencies=[Depends(known_parameters)],
 )
 async def list_job_types(request: Request) -> Response:
-    """Job types that workers have published, with what they say about them."""
-    published = await services(request).registry.types()
-    rows = [{"job_type": name, "published": published[name]} for name in sorted(published)]
+    """Job types that workers have published: what they take, who runs them, and how long they wait and
+    run."""
+    its = services(request)
+    published = await its.registry.types()
+    workers = await its.inspector.workers()
+    problems = await its.payloads.problems()
+    past = await latencies(
+        its.client.store,
+        [about.get("queue") for about in published.values() if isinstance(about, dict)],
+    )
+    rows = [
+        job_type_to_dict(name, published[name], workers, past, problems.get(name))
+        for name in sorted(published)
+    ]
     return json_response(encode({"job_types": rows}))

@@ -21,6 +21,13 @@ from taskq_api.schemas.leases import (
     RunProgress,
     RunResult,
 )
+from taskq_api.schemas.operate import (
+    Asked,
+    Findings,
+    Purged,
+    PurgeRequest,
+    RetryFailedRequest,
+)
 from taskq_api.schemas.queues import (
     SETTING_TEXTS,
     JobTypeList,
@@ -31,6 +38,18 @@ from taskq_api.schemas.queues import (
 )
 from taskq_api.schemas.requests import BatchEnvelope, BatchItem, BatchRequest, JobRequest
 from taskq_api.schemas.status import Health, Problem, Ready
+from taskq_api.schemas.steering import (
+    Bulk,
+    BulkFilter,
+    BulkList,
+    BulkPreview,
+    BulkPreviewRequest,
+    BulkRequest,
+    ErrorJobs,
+    ErrorList,
+    JobChanges,
+    Position,
+)
 
 _MODELS: list[type[BaseModel]] = [
     JobRequest,
@@ -52,6 +71,20 @@ _MODELS: list[type[BaseModel]] = [
     QueueChanges,
     WorkerList,
     JobTypeList,
+    JobChanges,
+    Position,
+    ErrorList,
+    ErrorJobs,
+    BulkRequest,
+    BulkPreviewRequest,
+    BulkPreview,
+    Bulk,
+    BulkList,
+    PurgeRequest,
+    Purged,
+    RetryFailedRequest,
+    Asked,
+    Findings,
     Health,
     Ready,
     Problem,
@@ -73,14 +106,25 @@ def reference(model: type[BaseModel]) -> dict[str, Any]:
 
 __all__ = [
     "SETTING_TEXTS",
+    "Asked",
     "BatchAnswer",
     "BatchEnvelope",
     "BatchItem",
     "BatchRequest",
     "HandBack",
+    "Bulk",
+    "BulkFilter",
+    "BulkList",
+    "BulkPreview",
+    "BulkPreviewRequest",
+    "BulkRequest",
+    "ErrorJobs",
+    "ErrorList",
+    "Findings",
     "Health",
     "Heartbeat",
     "Job",
+    "JobChanges",
     "JobList",
     "JobRequest",
     "JobTypeList",
@@ -89,6 +133,10 @@ __all__ = [
     "Problem",
     "ProgressAnswer",
     "ProgressRequest",
+    "Position",
+    "Problem",
+    "PurgeRequest",
+    "Purged",
     "Queue",
     "QueueChanges",
     "QueueList",
@@ -100,6 +148,7 @@ __all__ = [
     "RunOutcome",
     "RunProgress",
     "RunResult",
+    "RetryFailedRequest",
     "WorkerList",
     "components",
     "reference",
