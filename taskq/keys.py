@@ -31,7 +31,8 @@ ticks                  hash    janitor's clocks and marks     never
 totals                 hash    bytes of big ended jobs        never
 stats:<minute>         hash    counters and histograms        TTL 3 h
 stats10:<minute>       hash    ten-minute sums                TTL 48 h
-events                 stream  transitions while watched      capped at 10,000 entries
+counters               hash    sums of all minutes            never; the types not seen for longest go
+events                 stream  transitions while watched      capped at 10,000 entries and 16 MiB; TTL
 quarantine             hash    broken item -> reason (JSON)   doctor --drop-quarantine, 1,000 at most
 set-aside:<name>       any     a key that doctor put aside    TTL 30 d, doctor --drop-quarantine
 =====================  ======  =============================  ==========================================

@@ -146,6 +146,18 @@ class QueueInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueMetrics:
+    """What a queue has counted since ever (``word``, ``word:type`` or ``word:type:bucket``), when the first
+    delayed job is due, for how long ended jobs are recognised, and the last tick of each duty. All in ms."""
+
+    now: float
+    counters: dict[str, int]
+    first_due: float | None
+    dedup_window: float
+    ticks: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A stored job as people see it. Times are ms since the epoch; ``payload`` and ``result`` JSON text,
     None when not kept."""

@@ -103,6 +103,7 @@ TRANSITIONS: dict[str, Transition] = {
         _transition("watch"),
         _transition("heartbeat"),
         _transition("configure"),
+        _transition("listen"),
         _transition("rollup"),
     )
 }

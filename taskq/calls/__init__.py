@@ -8,6 +8,7 @@ Every call may be sent again after a lost answer (see the scripts' contracts).
 from taskq.calls.base import TEN_YEARS_MS, Call, check_word, check_worker, delay_to_ms
 from taskq.calls.janitor import MAX_LOST, expire, promote, reap, rollup, trim
 from taskq.calls.operator import (
+    LISTEN_MS,
     SETTINGS,
     Repair,
     cancel,
@@ -21,7 +22,7 @@ from taskq.calls.operator import (
     retry,
     watch,
 )
-from taskq.calls.readers import Cursor, Page, check, counts, page, parse_job, show
+from taskq.calls.readers import Cursor, Page, check, counts, metrics, page, parse_job, show
 from taskq.calls.submission import MAX_ITEMS, check_priority, check_spec, enqueue
 from taskq.calls.worker import (
     MAX_CRASHES,
@@ -42,6 +43,7 @@ from taskq.calls.worker import (
 from taskq.codec import MAX_BYTES
 
 __all__ = [
+    "LISTEN_MS",
     "MAX_BYTES",
     "MAX_CRASHES",
     "MAX_ITEMS",
@@ -76,6 +78,7 @@ __all__ = [
     "heartbeat",
     "listen",
     "log",
+    "metrics",
     "page",
     "parse_job",
     "progress",

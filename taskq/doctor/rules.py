@@ -79,6 +79,7 @@ KINDS: Mapping[str, Kind] = {
     "totals": Kind("hash"),
     "stats:": Kind("hash", "for a time", 10_800_000),
     "stats10:": Kind("hash", "for a time", 172_800_000),
+    "counters": Kind("hash"),
     "events": Kind("stream", "either"),
     "quarantine": Kind("hash"),
     "set-aside:": Kind("any", "for a time", SET_ASIDE_MS),

@@ -180,7 +180,7 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
     jobs[#jobs + 1] = answer(id, fence, attempts, v)
     redis.call('HSET', key, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
       'attempts', attempts, 'started_at', NOW_MS, 'score', score)
-    became(id, 'running')
+    became(id, 'running', job_type)
   end
   advance(front)
 end

@@ -125,7 +125,7 @@ local function store(i, id, job_type, payload, priority, options)
     scheduled_adds[#scheduled_adds + 1] = due
     scheduled_adds[#scheduled_adds + 1] = id
     later_add(job_type, due)
-    became(id, 'scheduled')
+    became(id, 'scheduled', job_type)
     return 'SCHEDULED'
   end
   line_add(job_type, id, line_score(at, priority))

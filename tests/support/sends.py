@@ -92,6 +92,7 @@ SENDS: dict[str, Send] = {
     "watch": lambda b, r: calls.watch(b.keys, [JOB], now=b.now),
     "heartbeat": lambda b, r: calls.heartbeat(b.keys, [("w1", LEASE, 0)], now=b.now),
     "configure": lambda b, r: calls.configure(b.keys, {"aging_ms": 5}, now=b.now),
+    "listen": lambda b, r: calls.listen(b.keys, MINUTE, now=b.now),
     "rollup": lambda b, r: calls.rollup(b.keys, now=b.now),
 }
 """Every script that writes, some of them in more than one way."""
