@@ -13,8 +13,9 @@ from taskq.settings import Settings
 from taskq_api import errors
 from taskq_api.auth import KeyAuth, check_bind, key_digests
 from taskq_api.deps import Services
+from taskq_api.hub import Hub
 from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
-from taskq_api.routes import health, jobs, pages, queues
+from taskq_api.routes import events, health, jobs, pages, queues
 from taskq_api.schemas import components
 from taskq_api.version import VERSION
 
@@ -31,6 +32,7 @@ milliseconds; durations are seconds. A 503 or 429 says in `Retry-After` when to 
 TAGS = [
     {"name": "jobs", "description": "Submit, look at and steer jobs."},
     {"name": "queues", "description": "Queues and their settings."},
+    {"name": "events", "description": "What happens, as it happens."},
     {"name": "workers", "description": "Who runs jobs, and which."},
     {"name": "health", "description": "For probes; never needs a key."},
 ]
@@ -79,7 +81,7 @@ def create_app(settings: Settings) -> FastAPI:
     # Found first, and free of the dependency machinery that this busiest route does not use; its twin
     # in the router is what the OpenAPI document shows.
     app.add_route("/jobs", jobs.submit_job, methods=["POST"], include_in_schema=False)
-    for module in (jobs, queues, health, pages):
+    for module in (jobs, queues, events, health, pages):
         app.include_router(module.router)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
@@ -104,8 +106,16 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         )
     services = app.state.services = Services.open(settings)
     janitor = asyncio.create_task(services.janitor.run())
+    ending = asyncio.create_task(_end_streams(app.state.stopping, services.hub))
     try:
         yield
     finally:
-        await end_tasks(janitor)
+        await end_tasks(janitor, ending)
+        await services.hub.close()
         await services.client.close()
+
+
+async def _end_streams(stopping: asyncio.Event, hub: Hub) -> None:
+    """Open streams end when the process is asked to stop, and do not use up its grace."""
+    await stopping.wait()
+    await hub.close()

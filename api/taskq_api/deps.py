@@ -11,6 +11,7 @@ from starlette.requests import Request
 from taskq import codec
 from taskq.client import AsyncClient
 from taskq.errors import InvalidInput, InvalidPayload, JobNotFound
+from taskq.events import EventReader
 from taskq.ids import UlidFactory, split_id
 from taskq.inspector import Inspector
 from taskq.janitor import Janitor
@@ -19,6 +20,7 @@ from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore
 from taskq_api.errors import Refused, invalid
+from taskq_api.hub import Hub
 
 RETRY_SECONDS = 2.0
 """How long a request tries again while Redis is away: a restart of a moment is not seen by clients."""
@@ -36,6 +38,8 @@ class Services:
     janitor: Janitor
     probe: AsyncStore
     """The same connections without patience: for /ready."""
+    hub: Hub
+    """The one reader of events, for all streams."""
     new_ulid: UlidFactory = field(default_factory=UlidFactory)
 
     @classmethod
@@ -47,6 +51,7 @@ class Services:
             socket_timeout=SOCKET_SECONDS,
         )
         store = client.store
+        probe = AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0)
         return cls(
             settings,
             client,
@@ -57,7 +62,8 @@ class Services:
                 every_seconds=settings.janitor_seconds,
                 lease_seconds=settings.lease_seconds,
             ),
-            AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0),
+            probe,
+            Hub(EventReader(probe)),
         )
 
 
