@@ -137,6 +137,7 @@ class EventReader:
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
+        self.errors = store.errors
 
     async def look(self) -> Look:
         clock, info, names = await self._store.pipeline(

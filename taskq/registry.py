@@ -6,10 +6,14 @@ the ids by last sight; ``<namespace>:types`` holds, per job type, the JSON that 
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from taskq.store import AsyncStore
+
+COUNTED = ("claims", "claimed_jobs", "reports", "reported_jobs", "redis_errors", "abandoned_slots")
+"""What a worker process counts about itself, from its start on; the last one is how many there are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class WorkerInfo:
     types: tuple[str, ...]
     slots: int
     busy: int
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """By the words of ``COUNTED``, as told lately."""
 
     def fields(self) -> dict[str, str]:
         return {
@@ -43,6 +49,7 @@ class WorkerInfo:
             "types": " ".join(self.types),
             "slots": str(self.slots),
             "busy": str(self.busy),
+            **{name: str(self.counted[name]) for name in COUNTED if name in self.counted},
         }
 
     @classmethod
@@ -64,6 +71,7 @@ class WorkerInfo:
             types=tuple(fields.get("types", "").split()),
             slots=number("slots"),
             busy=number("busy"),
+            counted={name: number(name) for name in COUNTED if name in fields},
         )
 
 

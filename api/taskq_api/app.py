@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
 from taskq.aio import end_tasks
 from taskq.settings import Settings
@@ -15,7 +16,8 @@ from taskq_api.auth import KeyAuth, check_bind, key_digests
 from taskq_api.deps import Services
 from taskq_api.hub import Hub
 from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
-from taskq_api.routes import events, health, jobs, pages, queues
+from taskq_api.metrics import RequestMetrics
+from taskq_api.routes import events, health, jobs, metrics, pages, queues
 from taskq_api.schemas import components
 from taskq_api.version import VERSION
 
@@ -33,6 +35,7 @@ TAGS = [
     {"name": "jobs", "description": "Submit, look at and steer jobs."},
     {"name": "queues", "description": "Queues and their settings."},
     {"name": "events", "description": "What happens, as it happens."},
+    {"name": "metrics", "description": "Figures."},
     {"name": "workers", "description": "Who runs jobs, and which."},
     {"name": "health", "description": "For probes; never needs a key."},
 ]
@@ -77,11 +80,12 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.stopping = asyncio.Event()
+    app.state.registry = CollectorRegistry()
     errors.install(app)
     # Found first, and free of the dependency machinery that this busiest route does not use; its twin
     # in the router is what the OpenAPI document shows.
     app.add_route("/jobs", jobs.submit_job, methods=["POST"], include_in_schema=False)
-    for module in (jobs, queues, events, health, pages):
+    for module in (jobs, queues, events, metrics, health, pages):
         app.include_router(module.router)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
@@ -92,6 +96,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_middleware(SameOrigin, hosts=hosts, check_host=loopback)
     app.add_middleware(errors.Shield)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestMetrics, registry=app.state.registry)
     return app
 
 
@@ -104,7 +109,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             "read and cancel jobs",
             settings.api_host,
         )
-    services = app.state.services = Services.open(settings)
+    services = app.state.services = Services.open(settings, app.state.registry)
     janitor = asyncio.create_task(services.janitor.run())
     ending = asyncio.create_task(_end_streams(app.state.stopping, services.hub))
     try:

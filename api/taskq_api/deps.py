@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
@@ -21,6 +22,7 @@ from taskq.settings import Settings
 from taskq.store import AsyncStore
 from taskq_api.errors import Refused, invalid
 from taskq_api.hub import Hub
+from taskq_api.metrics import Metrics
 
 RETRY_SECONDS = 2.0
 """How long a request tries again while Redis is away: a restart of a moment is not seen by clients."""
@@ -40,10 +42,12 @@ class Services:
     """The same connections without patience: for /ready."""
     hub: Hub
     """The one reader of events, for all streams."""
+    metrics: Metrics
     new_ulid: UlidFactory = field(default_factory=UlidFactory)
 
     @classmethod
-    def open(cls, settings: Settings) -> "Services":
+    def open(cls, settings: Settings, registry: CollectorRegistry) -> "Services":
+        """``registry`` holds what the process itself counts."""
         client = AsyncClient.from_url(
             settings.redis_url,
             settings.namespace,
@@ -52,18 +56,21 @@ class Services:
         )
         store = client.store
         probe = AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0)
+        inspector, workers = Inspector(store), Registry(store, ttl_seconds=60)
+        hub = Hub(EventReader(probe))
         return cls(
             settings,
             client,
-            Inspector(store),
-            Registry(store, ttl_seconds=60),
+            inspector,
+            workers,
             Janitor(
                 store,
                 every_seconds=settings.janitor_seconds,
                 lease_seconds=settings.lease_seconds,
             ),
             probe,
-            Hub(EventReader(probe)),
+            hub,
+            Metrics(registry, inspector, workers, store, hub),
         )
 
 

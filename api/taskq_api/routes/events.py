@@ -37,6 +37,8 @@ def _since(request: Request) -> tuple[Position | None, bool]:
 @router.get(
     "/events",
     tags=["events"],
+    status_code=200,
+    response_class=EventStream,
     responses={
         **answers({}, "queue_not_found", "invalid", "too_many_streams", *REDIS),
         200: _STREAM,
@@ -73,6 +75,8 @@ async def stream_events(
 @router.get(
     "/jobs/{job_id}/events",
     tags=["events"],
+    status_code=200,
+    response_class=EventStream,
     responses={
         **answers({}, "job_not_found", "invalid", "too_many_streams", *REDIS),
         200: _STREAM,

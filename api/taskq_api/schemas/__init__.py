@@ -16,6 +16,7 @@ from taskq_api.schemas.queues import (
     WorkerList,
 )
 from taskq_api.schemas.requests import BatchEnvelope, BatchItem, BatchRequest, JobRequest
+from taskq_api.schemas.stats import StatisticsList
 from taskq_api.schemas.status import Health, Problem, Ready
 
 _MODELS: list[type[BaseModel]] = [
@@ -30,6 +31,7 @@ _MODELS: list[type[BaseModel]] = [
     QueueChanges,
     WorkerList,
     JobTypeList,
+    StatisticsList,
     Health,
     Ready,
     Problem,
@@ -66,6 +68,7 @@ __all__ = [
     "QueueList",
     "Ready",
     "Result",
+    "StatisticsList",
     "WorkerList",
     "components",
     "reference",
