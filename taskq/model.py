@@ -31,6 +31,8 @@ class JobSpec:
     result_ttl_ms: int | None = None
     keep_payload: bool = False
     retried_from: str | None = None
+    traceparent: str | None = None
+    """Trace context of the submission (W3C), where there is one."""
     check: bool = False
     durable: bool = False
 
@@ -72,6 +74,7 @@ class Claimed(NamedTuple):
     created_at: int
     priority: int
     result_ttl_ms: int | None
+    traceparent: str | None = None
 
     @property
     def suspect(self) -> bool:

@@ -1,12 +1,13 @@
 """Many submissions in one request: each is judged and stored for itself."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from taskq import calls, codec
-from taskq.client import AsyncClient, chunks, refusal, submit_specs
+from taskq.client import AsyncClient, chunks, refusal, submit_specs, traced
 from taskq.errors import TaskqError, Unavailable
 from taskq.ids import join_id
 from taskq.model import Enqueued, JobSpec
@@ -42,8 +43,11 @@ def _outcome(queue: str, spec: JobSpec, outcome: Enqueued | TaskqError) -> dict[
 class Batch:
     """Jobs on their way: taken, then stored queue by queue, then answered for."""
 
-    def __init__(self, new_ulid: Callable[[], str], owner: str) -> None:
+    def __init__(
+        self, new_ulid: Callable[[], str], owner: str, traceparent: str | None = None
+    ) -> None:
         self._new_ulid = new_ulid
+        self._traceparent = traceparent
         self._owner = owner
         self.durable = False
         """Whether an item asks for it."""
@@ -81,7 +85,9 @@ class Batch:
             key_owner=self._owner,
         )
         calls.check_spec(spec)
-        return queue, spec
+        return queue, spec if self._traceparent is None else replace(
+            spec, traceparent=self._traceparent
+        )
 
     def queues(self) -> list[str]:
         return list(self._wanted)
@@ -92,7 +98,8 @@ class Batch:
         for chunk in chunks([spec for _, spec in self._wanted[queue]]):
             outcomes: Sequence[Enqueued | TaskqError]
             try:
-                outcomes = await submit_specs(client.store, queue, chunk)
+                with traced(queue, chunk) as spanned:
+                    outcomes = await submit_specs(client.store, queue, spanned)
             except TaskqError as error:
                 if isinstance(error, Unavailable) and not self._any_stored():
                     raise

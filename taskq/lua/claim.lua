@@ -39,7 +39,8 @@ local function read(key)
 end
 local function answer(id, fence, attempts, v)
   return { id, fence, v.type, v.payload or '', attempts, v.failures or '0', v.crashes or '0', v.lost or '0',
-    v.max_attempts or '', v.timeout_ms or '', v.created_at or '0', v.priority or '0', v.result_ttl_ms or '' }
+    v.max_attempts or '', v.timeout_ms or '', v.created_at or '0', v.priority or '0', v.result_ttl_ms or '',
+    v.traceparent }
 end
 
 local last_call, last_count = 0, 0

@@ -92,7 +92,10 @@ def test_shows_the_body_of_a_submission(document: dict[str, Any]) -> None:
     assert request["required"] == ["job_type"]
     assert request["additionalProperties"] is False
     assert request["examples"]
-    assert [parameter["name"] for parameter in post["parameters"]] == ["Idempotency-Key"]
+    assert [parameter["name"] for parameter in post["parameters"]] == [
+        "Idempotency-Key",
+        "traceparent",
+    ]
     assert {"201", "200", "400", "409", "413", "415", "422", "429", "503"} <= set(post["responses"])
 
 
