@@ -12,6 +12,7 @@ from taskq.cli.jobs import jobs
 from taskq.cli.queues import queues
 from taskq.cli.status import doctor, stats, workers
 from taskq.cli.submit import submit
+from taskq.cli.top import top
 from taskq.lifeline import follow_parent
 
 
@@ -26,7 +27,7 @@ def main() -> None:
     follow_parent()
 
 
-for _command in (dead, doctor, jobs, queues, stats, submit, workers):
+for _command in (dead, doctor, jobs, queues, stats, submit, top, workers):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -34,7 +34,7 @@ class Runner:
     async def outcome(self, run: Run) -> Outcome:
         """Runs the job; answers how it ended and never raises."""
         claimed = run.claimed
-        if not (self._collecting or claimed.traceparent and tracing.active(claimed.traceparent)):
+        if not (self._collecting or (claimed.traceparent and tracing.active(claimed.traceparent))):
             return await self._outcome(run)
         about = (run.seat.queue, run.job_id, claimed.job_type, claimed.attempts)
         with tracing.running(*about, claimed.traceparent) as span:
