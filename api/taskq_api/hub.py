@@ -82,6 +82,8 @@ class Hub:
         self.reader = reader
         self.resets = 0
         self._groups: dict[Filter, set[Client]] = {}
+        self._wide: set[Filter] = set()
+        """Those that are not about one job: each event is held against these alone."""
         self._of_job: dict[tuple[str, str], set[Filter]] = defaultdict(set)
         self._after: dict[str, StreamId] = {}
         self._wanted_at: dict[str, float] = {}
@@ -130,6 +132,8 @@ class Hub:
         if wanted.job is not None:
             for queue in wanted.queues or ():
                 self._of_job[queue, wanted.job].add(wanted)
+        else:
+            self._wide.add(wanted)
         if self._closed:
             client.end()
         return client
@@ -141,6 +145,7 @@ class Hub:
         client.resets = 0
         if not group:
             self._groups.pop(client.wanted, None)
+            self._wide.discard(client.wanted)
             for queue in client.wanted.queues or ():
                 filters = self._of_job.get((queue, client.wanted.job or ""), set())
                 filters.discard(client.wanted)
@@ -182,8 +187,10 @@ class Hub:
             try:
                 await self._round(loop.time())
                 tries = 0
-            except TaskqError as error:
-                if tries % 10 == 0:
+            except Exception as error:
+                if not isinstance(error, TaskqError):
+                    logger.exception("events cannot be read")
+                elif tries % 10 == 0:
                     logger.warning("events cannot be read now: %s", error)
                 await asyncio.sleep(retry_delay(tries))
                 tries += 1
@@ -247,7 +254,7 @@ class Hub:
         if event.jobs and not event.hidden:
             for ulid, _ in event.jobs:
                 yield from tuple(self._of_job.get((event.queue, ulid), ()))
-            yield from [w for w in self._groups if w.job is None and w.reads(event.queue)]
+            yield from [w for w in self._wide if w.reads(event.queue)]
         else:
             yield from [w for w in self._groups if w.reads(event.queue)]
 

@@ -6,7 +6,6 @@ that the server makes a cancellation of it, and nothing is counted as a failure.
 """
 
 import json
-
 from typing import Any
 
 from taskq.tasks import Task
