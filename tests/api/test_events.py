@@ -450,6 +450,24 @@ async def test_a_bug_while_reading_does_not_end_the_reading(
     assert "a bug" in caplog.text
 
 
+async def test_listening_is_renewed_while_somebody_listens(redis_url: str, hub: Hub) -> None:
+    bench = queue(redis_url)
+
+    def until() -> int:
+        return int(bench.redis.hget(bench.keys.config, "listen_until") or 0)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("taskq_api.hub.RENEW_SECONDS", 0.1)
+        patch.setattr("taskq_api.hub.LOOK_SECONDS", 0.05)
+        await joined(hub, Filter())
+        first = until()
+        async with asyncio.timeout(10):
+            while until() < first + 500:
+                await asyncio.sleep(0.05)
+    marks = [f for _, f in bench.redis.xrange(bench.keys.events) if f[b"event"] == b"listening"]
+    assert len(marks) == 1
+
+
 async def test_there_is_a_bound_on_streams(redis_url: str, hub: Hub) -> None:
     queue(redis_url)
     with pytest.MonkeyPatch.context() as patch:
