@@ -125,7 +125,8 @@ def current() -> str | None:
 @contextlib.contextmanager
 def going_on(traceparent: str | None) -> Iterator[None]:
     """Within, spans are children of a span of another process."""
-    context = _context(traceparent) if _api() is not None else None
+    # Without a context nothing is imported: a process of its own is made for every such job.
+    context = _context(traceparent) if traceparent is not None and _api() is not None else None
     if context is None:
         yield
         return

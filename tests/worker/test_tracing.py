@@ -146,6 +146,12 @@ def test_other_executors_run_within_the_span_too(
     assert result == one(ours, "submit default")["trace"]
 
 
+def test_without_a_trace_a_process_of_its_own_looks_for_no_library() -> None:
+    tracing._api.cache_clear()
+    with tracing.going_on(None):
+        assert tracing._api.cache_info().currsize == 0
+
+
 def test_a_failed_run_is_a_failed_span(traced: Traced, ours: InMemorySpanExporter) -> None:
     job = app.tasks["failing"].enqueue_sync()  # type: ignore[attr-defined]
     with pytest.raises(JobFailed):
