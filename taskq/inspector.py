@@ -15,7 +15,7 @@ from taskq import calls
 from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, TaskqError, Unavailable
 from taskq.ids import check_queue, split_id
 from taskq.keys import QueueKeys
-from taskq.model import Job, QueueInfo
+from taskq.model import Job, QueueInfo, QueueMetrics
 from taskq.registry import ANY_TYPE, Registry, WorkerInfo
 from taskq.states import State
 from taskq.store import AsyncStore, translate
@@ -115,9 +115,10 @@ class Inspector:
             raise TaskqError(f"{self._store.keys.queues} cannot be read: {names}")
         return sorted(name.decode(errors="replace") for name in names)
 
-    async def queues(self) -> list[QueueInfo]:
-        """One look at every queue, by name."""
-        names = await self.queue_names()
+    async def queues(self, names: Sequence[str] | None = None) -> list[QueueInfo]:
+        """One look at every queue, by name, or at those named."""
+        if names is None:
+            names = await self.queue_names()
         out: list[QueueInfo] = []
         for start in range(0, len(names), 50):
             looks = (self._look(self._store.keys.queue(name)) for name in names[start : start + 50])
@@ -133,6 +134,14 @@ class Inspector:
             if known != 1:
                 raise QueueNotFound(name)
         return info
+
+    async def metrics(self, queues: Sequence[str]) -> list[QueueMetrics]:
+        """What queues have counted since ever, in the order given."""
+        out: list[QueueMetrics] = []
+        for start in range(0, len(queues), 50):
+            keys = (self._store.keys.queue(name) for name in queues[start : start + 50])
+            out += await asyncio.gather(*(self._store.run(calls.metrics(k)) for k in keys))
+        return out
 
     async def _look(self, keys: QueueKeys) -> QueueInfo:
         return await self._store.run(calls.counts(keys))

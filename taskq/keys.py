@@ -34,7 +34,8 @@ ticks                  hash    janitor's clocks and marks     never
 totals                 hash    bytes of big ended jobs        never
 stats:<minute>         hash    counters and histograms        TTL 3 h
 stats10:<minute>       hash    ten-minute sums                TTL 48 h
-events                 stream  transitions while watched      capped at 10,000 entries
+counters               hash    sums of all minutes            never; the types not seen for longest go
+events                 stream  transitions while watched      capped at 10,000 entries and 16 MiB; TTL
 errors                 zset    fingerprint (last seen, ms)    200 at most, 30 d unseen
 error:<fingerprint>    hash    failures of one kind           with its entry, TTL 30 d
 bulks                  zset    bulk actions that go on        ended, 20 at most

@@ -31,6 +31,8 @@ class JobSpec:
     result_ttl_ms: int | None = None
     keep_payload: bool = False
     retried_from: str | None = None
+    traceparent: str | None = None
+    """Trace context of the submission (W3C), where there is one."""
     check: bool = False
     durable: bool = False
 
@@ -72,6 +74,7 @@ class Claimed(NamedTuple):
     created_at: int
     priority: int
     result_ttl_ms: int | None
+    traceparent: str | None = None
 
     @property
     def suspect(self) -> bool:
@@ -184,6 +187,18 @@ class QueueInfo:
     counts: dict[str, int]
     types: tuple[TypeDepth, ...]
     settings: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueMetrics:
+    """What a queue has counted since ever (``word``, ``word:type`` or ``word:type:bucket``), when the first
+    delayed job is due, for how long ended jobs are recognised, and the last tick of each duty. All in ms."""
+
+    now: float
+    counters: dict[str, int]
+    first_due: float | None
+    dedup_window: float
+    ticks: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,17 @@ the ids by last sight; ``<namespace>:types`` holds, per job type, the JSON that 
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from taskq.store import AsyncStore, translate
 
 ANY_TYPE = "*"
 """Among the types of a worker: it takes whatever waits (a lease over HTTP that names no type)."""
+
+COUNTED = ("claims", "claimed_jobs", "reports", "reported_jobs", "redis_errors", "abandoned_slots")
+"""What a worker process counts about itself, from its start on; the last one is how many there are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,8 @@ class WorkerInfo:
     """A name that the client of a lease over HTTP gave itself."""
     kind: str = "process"
     """``process`` (``taskq worker``) or ``http`` (a lease; it has no host, pid and version that we know)."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """By the words of ``COUNTED``, as told lately."""
 
     def fields(self) -> dict[str, str]:
         return {
@@ -52,6 +58,7 @@ class WorkerInfo:
             "busy": str(self.busy),
             **({"label": self.label} if self.label else {}),
             **({"kind": self.kind} if self.kind != "process" else {}),
+            **{name: str(self.counted[name]) for name in COUNTED if name in self.counted},
         }
 
     @classmethod
@@ -75,6 +82,7 @@ class WorkerInfo:
             busy=number("busy"),
             label=fields.get("label", ""),
             kind=fields.get("kind", "process"),
+            counted={name: number(name) for name in COUNTED if name in fields},
         )
 
 

@@ -106,6 +106,7 @@ TRANSITIONS: dict[str, Transition] = {
         _transition("settle"),
         _transition("overdue"),
         _transition("configure"),
+        _transition("listen"),
         _transition("rollup"),
         _transition("bulk_start"),
         _transition("bulk_take"),

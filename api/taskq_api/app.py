@@ -7,19 +7,24 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 
 from taskq.aio import end_tasks
 from taskq.settings import Settings
 from taskq_api import errors
 from taskq_api.auth import KeyAuth, check_bind, key_digests
 from taskq_api.deps import Services
+from taskq_api.hub import Hub
 from taskq_api.limits import BodyLimit, SameOrigin, SecurityHeaders, is_loopback
+from taskq_api.metrics import RequestMetrics
 from taskq_api.routes import (
     bulk,
+    events,
     failures,
     health,
     jobs,
     leases,
+    metrics,
     operate,
     pages,
     queues,
@@ -44,6 +49,8 @@ TAGS = [
     {"name": "errors", "description": "Failures by kind."},
     {"name": "bulk", "description": "Many jobs at once: preview, start, watch, stop."},
     {"name": "queues", "description": "Queues and their settings."},
+    {"name": "events", "description": "What happens, as it happens."},
+    {"name": "metrics", "description": "Figures."},
     {"name": "workers", "description": "Who runs jobs, and which."},
     {"name": "doctor", "description": "Is everything where it should be?"},
     {"name": "health", "description": "For probes; never needs a key."},
@@ -89,11 +96,24 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.stopping = asyncio.Event()
+    app.state.registry = CollectorRegistry()
     errors.install(app)
     # Found first, and free of the dependency machinery that this busiest route does not use; its twin
     # in the router is what the OpenAPI document shows.
     app.add_route("/jobs", jobs.submit_job, methods=["POST"], include_in_schema=False)
-    for module in (jobs, steering, failures, bulk, leases, queues, operate, health, pages):
+    for module in (
+        jobs,
+        steering,
+        failures,
+        bulk,
+        leases,
+        queues,
+        events,
+        metrics,
+        operate,
+        health,
+        pages,
+    ):
         app.include_router(module.router)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
@@ -104,6 +124,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.add_middleware(SameOrigin, hosts=hosts, check_host=loopback)
     app.add_middleware(errors.Shield)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestMetrics, registry=app.state.registry)
     return app
 
 
@@ -116,12 +137,20 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             "read and cancel jobs",
             settings.api_host,
         )
-    services = app.state.services = Services.open(settings)
+    services = app.state.services = Services.open(settings, app.state.registry)
     janitor = asyncio.create_task(services.janitor.run())
+    ending = asyncio.create_task(_end_streams(app.state.stopping, services.hub))
     try:
         yield
     finally:
-        await end_tasks(janitor, *services.background)
+        await end_tasks(janitor, ending, *services.background)
+        await services.hub.close()
         await services.payloads.close()
         await services.polls.close()
         await services.client.close()
+
+
+async def _end_streams(stopping: asyncio.Event, hub: Hub) -> None:
+    """Open streams end when the process is asked to stop, and do not use up its grace."""
+    await stopping.wait()
+    await hub.close()

@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from taskq import calls, codec
-from taskq.client import AsyncClient, chunks, refusal, submit_specs
+from taskq.client import AsyncClient, chunks, refusal, submit_specs, traced
 from taskq.errors import TaskqError, Unavailable
 from taskq.ids import join_id
 from taskq.model import Enqueued, JobSpec
@@ -46,9 +47,16 @@ def _outcome(queue: str, spec: JobSpec, outcome: Enqueued | TaskqError) -> dict[
 class Batch:
     """Jobs on their way: taken, then stored queue by queue, then answered for."""
 
-    def __init__(self, new_ulid: Callable[[], str], owner: str, payloads: Payloads) -> None:
+    def __init__(
+        self,
+        new_ulid: Callable[[], str],
+        owner: str,
+        payloads: Payloads,
+        traceparent: str | None = None,
+    ) -> None:
         self._payloads = payloads
         self._new_ulid = new_ulid
+        self._traceparent = traceparent
         self._owner = owner
         self.durable = False
         """Whether an item asks for it."""
@@ -110,7 +118,9 @@ class Batch:
             key_owner=self._owner,
         )
         calls.check_spec(spec)
-        return queue, spec
+        return queue, spec if self._traceparent is None else replace(
+            spec, traceparent=self._traceparent
+        )
 
     def queues(self) -> list[str]:
         return list(self._wanted)
@@ -121,7 +131,8 @@ class Batch:
         for chunk in chunks([spec for _, spec in self._wanted[queue]]):
             outcomes: Sequence[Enqueued | TaskqError]
             try:
-                outcomes = await submit_specs(client.store, queue, chunk)
+                with traced(queue, chunk) as spanned:
+                    outcomes = await submit_specs(client.store, queue, spanned)
             except TaskqError as error:
                 if isinstance(error, Unavailable) and not self._any_stored():
                     raise

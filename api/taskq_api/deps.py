@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
@@ -12,6 +13,7 @@ from taskq import codec
 from taskq.bulk import Bulks
 from taskq.client import AsyncClient
 from taskq.errors import InvalidInput, InvalidPayload, JobNotFound
+from taskq.events import EventReader
 from taskq.ids import UlidFactory, join_id, split_id
 from taskq.inspector import Inspector
 from taskq.janitor import Janitor
@@ -21,6 +23,8 @@ from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore
 from taskq_api.errors import Refused, invalid
+from taskq_api.hub import Hub
+from taskq_api.metrics import Metrics
 from taskq_api.payloads import Payloads
 from taskq_api.polling import Polls
 
@@ -43,6 +47,9 @@ class Services:
     polls: Polls
     bulks: Bulks
     payloads: Payloads
+    hub: Hub
+    """The one reader of events, for all streams."""
+    metrics: Metrics
     background: set["asyncio.Task[Any]"] = field(default_factory=set)
     """What goes on after its request was answered; ends with the process, and others carry it on."""
     doctor: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -50,7 +57,8 @@ class Services:
     new_ulid: UlidFactory = field(default_factory=UlidFactory)
 
     @classmethod
-    def open(cls, settings: Settings) -> "Services":
+    def open(cls, settings: Settings, registry: CollectorRegistry) -> "Services":
+        """``registry`` holds what the process itself counts."""
         client = AsyncClient.from_url(
             settings.redis_url,
             settings.namespace,
@@ -58,23 +66,28 @@ class Services:
             socket_timeout=SOCKET_SECONDS,
         )
         store = client.store
+        probe = AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0)
+        inspector, workers = Inspector(store), Registry(store, ttl_seconds=60)
+        hub = Hub(EventReader(probe))
         return cls(
             settings,
             client,
-            Inspector(store),
-            Registry(store, ttl_seconds=60),
+            inspector,
+            workers,
             Janitor(
                 store,
                 every_seconds=settings.janitor_seconds,
                 lease_seconds=settings.lease_seconds,
             ),
-            AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0),
+            probe,
             Polls(
                 store,
                 AsyncStore.from_url(settings.redis_url, store.keys, socket_timeout=SOCKET_SECONDS),
             ),
             Bulks(store),
             Payloads(store),
+            hub,
+            Metrics(registry, inspector, workers, store, hub),
         )
 
 

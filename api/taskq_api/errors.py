@@ -61,6 +61,7 @@ CODES: dict[str, tuple[int, str]] = {
     "internal": (500, "Something went wrong inside"),
     "taskq_error": (500, "Something went wrong inside"),
     "broken_key": (500, "Stored data is broken: an operator has to run `taskq doctor`"),
+    "too_many_streams": (503, "There is no room for another stream"),
     "not_ready": (503, "Not ready to serve"),
     "durable_unsupported": (503, "The server cannot promise that a job is on disk"),
     "redis_unavailable": (503, "Redis cannot be used now"),
@@ -68,7 +69,12 @@ CODES: dict[str, tuple[int, str]] = {
 }
 """Every code that an answer may carry: its HTTP status and title."""
 
-RETRY_AFTER = {"queue_full": "5", "redis_unavailable": "2", "redis_out_of_memory": "10"}
+RETRY_AFTER = {
+    "queue_full": "5",
+    "too_many_streams": "5",
+    "redis_unavailable": "2",
+    "redis_out_of_memory": "10",
+}
 """Seconds, for the codes that pass by themselves."""
 
 PROBLEM = "application/problem+json"

@@ -11,6 +11,7 @@ from taskq.calls.janitor import MAX_LOST, expire, promote, reap, rollup, trim
 from taskq.calls.leases import held, lease, overdue, settle
 from taskq.calls.operator import (
     FLAGS,
+    LISTEN_MS,
     SETTINGS,
     Repair,
     cancel,
@@ -30,6 +31,7 @@ from taskq.calls.readers import (
     check,
     counts,
     errors,
+    metrics,
     page,
     parse_job,
     position,
@@ -56,6 +58,7 @@ from taskq.codec import MAX_BYTES
 
 __all__ = [
     "FLAGS",
+    "LISTEN_MS",
     "MAX_BYTES",
     "MAX_CRASHES",
     "MAX_ITEMS",
@@ -98,6 +101,7 @@ __all__ = [
     "lease",
     "listen",
     "log",
+    "metrics",
     "overdue",
     "page",
     "parse_job",

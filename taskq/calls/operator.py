@@ -159,9 +159,14 @@ def configure(keys: QueueKeys, changes: dict[str, Any], *, now: float | None = N
     )
 
 
-def listen(keys: QueueKeys, until_ms: int, *, now: float | None = None) -> Call[None]:
-    """Asks the scripts to write events until then."""
-    return make("configure", keys, now, (), ("listen_until", until_ms), lambda _: None)
+LISTEN_MS = 120_000
+"""For how long events are written after somebody asked for them. A reader asks again every quarter of it."""
+
+
+def listen(keys: QueueKeys, for_ms: int = LISTEN_MS, *, now: float | None = None) -> Call[str]:
+    """Asks that events be written for a while; answers the id of the stream's last entry: what happens from
+    then on comes after it."""
+    return make("listen", keys, now, (for_ms,), (), text_of)
 
 
 def watch(

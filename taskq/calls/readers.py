@@ -8,7 +8,7 @@ from typing import Any
 from taskq.calls.base import Call, make, optional_int, text_of
 from taskq.errors import BrokenKey
 from taskq.keys import QueueKeys
-from taskq.model import ErrorGroup, Job, Place, QueueInfo, TypeDepth
+from taskq.model import ErrorGroup, Job, Place, QueueInfo, QueueMetrics, TypeDepth
 from taskq.states import State
 
 
@@ -26,6 +26,22 @@ def counts(keys: QueueKeys, *, now: float | None = None) -> Call[QueueInfo]:
         )
 
     return make("counts", keys, now, (), (), parse)
+
+
+def metrics(keys: QueueKeys, *, now: float | None = None) -> Call[QueueMetrics]:
+    """A queue's counters since ever, and how far its duties are behind; its cost has a bound."""
+
+    def parse(reply: Any) -> QueueMetrics:
+        clock, pairs, due, window, ticks = reply
+        return QueueMetrics(
+            float(clock),
+            {text_of(pairs[i]): int(pairs[i + 1]) for i in range(0, len(pairs), 2)},
+            float(due) if due else None,
+            float(window),
+            {text_of(ticks[i]): float(ticks[i + 1]) for i in range(0, len(ticks), 2)},
+        )
+
+    return make("metrics", keys, now, (), (), parse)
 
 
 def show(

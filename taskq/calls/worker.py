@@ -125,6 +125,7 @@ def _parse_claimed(v: Any) -> Claimed:
         int(v[10]),
         int(v[11]),
         int(v[12]) if v[12] else None,
+        v[13].decode(errors="replace") if len(v) > 13 and v[13] else None,
     )
 
 

@@ -12,6 +12,7 @@ from taskq.cli.jobs import jobs
 from taskq.cli.queues import queues
 from taskq.cli.status import doctor, stats
 from taskq.cli.submit import submit
+from taskq.cli.top import top
 from taskq.cli.why import why
 from taskq.cli.workers import workers
 from taskq.lifeline import follow_parent
@@ -28,7 +29,7 @@ def main() -> None:
     follow_parent()
 
 
-for _command in (dead, doctor, jobs, queues, stats, submit, why, workers):
+for _command in (dead, doctor, jobs, queues, stats, submit, top, why, workers):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -82,6 +82,7 @@ KINDS: Mapping[str, Kind] = {
     "totals": Kind("hash"),
     "stats:": Kind("hash", "for a time", 10_800_000),
     "stats10:": Kind("hash", "for a time", 172_800_000),
+    "counters": Kind("hash"),
     "events": Kind("stream", "either"),
     "errors": Kind("zset"),
     "error:": Kind("hash", "for a time", 2_592_000_000),

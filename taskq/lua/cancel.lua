@@ -10,7 +10,7 @@
 -- ITEMS  item         id str
 -- REPLY  per item     CANCELLED | CANCELLING | RUNNING | ENDED | NOT_FOUND | BROKEN
 -- @include _clock _config _stats _bulk _history _lines _job _ended _close _trim
-local replies, asked = {}, {}
+local replies, asked, asked_types = {}, {}, {}
 for i = 1, item_count do
   local id = item(i)
   local job, why = read_job(id)
@@ -30,6 +30,7 @@ for i = 1, item_count do
         redis.call('HSET', prefix .. 'job:' .. id, 'cancel', reason)
         history(id, 'cancel asked')
         asked[#asked + 1] = id
+        asked_types[#asked] = job.type
       end
       local control = prefix .. 'control:' .. (job.worker or '')
       if redis.pcall('LLEN', control) == 0 then
@@ -54,5 +55,5 @@ end
 flush_closed()
 trim_grown(closed)
 flush_stats()
-tell('cancelling', asked)
+tell('cancelling', asked, asked_types)
 return replies

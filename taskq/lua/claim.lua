@@ -40,7 +40,8 @@ local function read(key)
 end
 local function answer(id, fence, attempts, v)
   return { id, fence, v.type, v.payload or '', attempts, v.failures or '0', v.crashes or '0', v.lost or '0',
-    v.max_attempts or '', v.timeout_ms or '', v.created_at or '0', v.priority or '0', v.result_ttl_ms or '' }
+    v.max_attempts or '', v.timeout_ms or '', v.created_at or '0', v.priority or '0', v.result_ttl_ms or '',
+    v.traceparent }
 end
 
 local last_call, last_count = 0, 0
@@ -185,7 +186,7 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
     jobs[#jobs + 1] = answer(id, fence, attempts, v)
     redis.call('HSET', key, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
       'attempts', attempts, 'started_at', NOW_MS, 'score', score)
-    became(id, 'running')
+    became(id, 'running', job_type)
     if alone and suspect(v) then most = #jobs end
   end
   advance(front)

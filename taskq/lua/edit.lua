@@ -45,7 +45,7 @@ local function change(id, priority, run_at, fence)
     if due > NOW then
       redis.call('ZADD', prefix .. 'scheduled', due, id)
       keep_later(job.type, due)
-      if job.state ~= 'scheduled' then became(id, 'scheduled') end
+      if job.state ~= 'scheduled' then became(id, 'scheduled', job.type) end
       wake(job.type, 1)
     else
       line_add(job.type, id, line_score(NOW, new))

@@ -47,7 +47,8 @@ for i = 1, item_count do
       redis.call('HDEL', prefix .. 'job:' .. id, 'call', 'score')
       history(id, 'failed', detail .. ',"retry_in_ms":' .. int_text(delay_ms))
       expiry_counts(id, job)
-      became(id, 'retrying')
+      became(id, 'retrying', job.type)
+      count('retrying:' .. job.type, 1)
       retrying[#retrying + 1] = due
       retrying[#retrying + 1] = id
       replies[i] = 'RETRYING'

@@ -101,6 +101,7 @@ SENDS: dict[str, Send] = {
         b.keys, RECORD.name, "answered", look_at=b.now, keep_ms=MINUTE, now=b.now
     ),
     "overdue": lambda b, r: calls.overdue(b.keys, timeout_ms=MINUTE, now=b.now),
+    "listen": lambda b, r: calls.listen(b.keys, MINUTE, now=b.now),
     "rollup": lambda b, r: calls.rollup(b.keys, now=b.now),
     "bulk_start": lambda b, r: calls.bulk_start(b.keys, "b1", {"action": "retry"}, now=b.now),
     "bulk_take": lambda b, r: calls.bulk_take(b.keys, "b1", "r1", lease_ms=LEASE, now=b.now),

@@ -195,6 +195,7 @@ class Beats:
                 types=tuple(member.types),
                 slots=self._slots,
                 busy=sum(member.process.page.seat(seat.number)[0] for seat in seats),
+                counted=member.counted,
             ),
             schemas,
         )

@@ -32,6 +32,8 @@ class Member:
     types: list[str] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
     schemas: dict[str, Any] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    """What the child last told of itself (``taskq.registry.COUNTED``)."""
     ready: bool = False
     quiet: bool = False
     """It was told to claim nothing more."""

@@ -348,6 +348,8 @@ class Supervisor:
                     logger.error("child %d: %s", member.process.pid, message["message"])
             case "lost":
                 await self._replace_id(member, message["seat"], message["worker"])
+            case "counted":
+                member.counted = {name: n for name, n in message.items() if name != "op"}
             case "will":
                 member.will += message["jobs"]
                 self._replace(member)

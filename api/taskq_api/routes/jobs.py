@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
-from taskq import codec
+from taskq import codec, tracing
 from taskq.aio import end_tasks
 from taskq.durable import require_durable
 from taskq.errors import JobNotFound, ResultExpired
@@ -59,6 +59,13 @@ _KEY_PARAMETER = {
     "refused (409). Remembered while the job is kept, and `dedup_seconds` (600) after it ended.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
 }
+_TRACE_PARAMETER = {
+    "name": "traceparent",
+    "in": "header",
+    "required": False,
+    "description": "W3C trace context of the sender; travels with the job to its worker",
+    "schema": {"type": "string"},
+}
 
 
 @router.post(
@@ -76,7 +83,7 @@ _KEY_PARAMETER = {
         *REDIS,
         headers={201: _LOCATION},
     ),
-    openapi_extra={**body(JobRequest), "parameters": [_KEY_PARAMETER]},
+    openapi_extra={**body(JobRequest), "parameters": [_KEY_PARAMETER, _TRACE_PARAMETER]},
 )
 async def submit_job(request: Request) -> Response:
     """Stores a job and answers once it is stored: 201, or 200 with the job that this
@@ -94,6 +101,8 @@ async def submit_job(request: Request) -> Response:
     if not its.payloads.ready(queue, spec.job_type):
         await its.payloads.look(queue, spec.job_type)
     its.payloads.judge(queue, spec.job_type, wanted.payload, len(spec.payload))
+    if traceparent := tracing.parse(request.headers.get("traceparent")):
+        spec = replace(spec, traceparent=traceparent)
     outcome = await its.client.submit(queue, spec)
     its.janitor.serve(queue)
     job = stored_job(queue, spec, outcome)
@@ -118,7 +127,7 @@ async def answer_job(
 @router.post(
     "/jobs/batch",
     responses=answers({200: BatchAnswer}, *BODY, "durable_unsupported", *REDIS),
-    openapi_extra=body(BatchRequest),
+    openapi_extra={**body(BatchRequest), "parameters": [_TRACE_PARAMETER]},
 )
 async def submit_batch(request: Request) -> Response:
     """Stores up to 1,000 jobs, each for itself; answers what became of each, in the order given. The
@@ -126,7 +135,8 @@ async def submit_batch(request: Request) -> Response:
     cannot promise it, nothing is stored."""
     its = services(request)
     envelope = parse(BatchEnvelope, await read_json(request))
-    batch = Batch(its.new_ulid, request.scope.get(OWNER, ""), its.payloads)
+    traceparent = tracing.parse(request.headers.get("traceparent"))
+    batch = Batch(its.new_ulid, request.scope.get(OWNER, ""), its.payloads, traceparent)
     batch.take(envelope.jobs)
     await batch.judge()
     if batch.durable:

@@ -37,6 +37,7 @@ from taskq_api.schemas.queues import (
     WorkerList,
 )
 from taskq_api.schemas.requests import BatchEnvelope, BatchItem, BatchRequest, JobRequest
+from taskq_api.schemas.stats import StatisticsList
 from taskq_api.schemas.status import Health, Problem, Ready
 from taskq_api.schemas.steering import (
     Bulk,
@@ -85,6 +86,7 @@ _MODELS: list[type[BaseModel]] = [
     RetryFailedRequest,
     Asked,
     Findings,
+    StatisticsList,
     Health,
     Ready,
     Problem,
@@ -111,7 +113,6 @@ __all__ = [
     "BatchEnvelope",
     "BatchItem",
     "BatchRequest",
-    "HandBack",
     "Bulk",
     "BulkFilter",
     "BulkList",
@@ -121,6 +122,7 @@ __all__ = [
     "ErrorJobs",
     "ErrorList",
     "Findings",
+    "HandBack",
     "Health",
     "Heartbeat",
     "Job",
@@ -130,11 +132,10 @@ __all__ = [
     "JobTypeList",
     "Lease",
     "LeaseRequest",
+    "Position",
     "Problem",
     "ProgressAnswer",
     "ProgressRequest",
-    "Position",
-    "Problem",
     "PurgeRequest",
     "Purged",
     "Queue",
@@ -145,10 +146,11 @@ __all__ = [
     "ResultsAnswer",
     "ResultsEnvelope",
     "ResultsRequest",
+    "RetryFailedRequest",
     "RunOutcome",
     "RunProgress",
     "RunResult",
-    "RetryFailedRequest",
+    "StatisticsList",
     "WorkerList",
     "components",
     "reference",

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from multiprocessing.connection import Connection
 from typing import Any
 
-from taskq import codec
+from taskq import codec, tracing
 from taskq.context import Context
 from taskq.log import configure_logging
 from taskq.settings import Settings
@@ -84,9 +84,10 @@ def _run(order: dict[str, Any], channel: _Sender) -> bytes:
     if task.parameters.context_name is not None:
         kwargs[task.parameters.context_name] = context
     channel.end_if_unheard()
-    if not task.is_async and not app.lifespans:
-        return encode_result(task.func(**kwargs))
-    return asyncio.run(_with_resources(app.lifespans, task, context, kwargs))
+    with tracing.going_on(order["traceparent"]):
+        if not task.is_async and not app.lifespans:
+            return encode_result(task.func(**kwargs))
+        return asyncio.run(_with_resources(app.lifespans, task, context, kwargs))
 
 
 async def _with_resources(
