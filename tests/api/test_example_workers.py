@@ -210,7 +210,7 @@ def test_an_idle_worker_stops_at_once_and_takes_nothing_with_it(place: Place) ->
     workers = f"{place.api.url}/workers"
     until(lambda: httpx.get(workers).json()["workers"], 10, "it polls")
     worker.send_signal(signal.SIGTERM)
-    assert worker.wait(4) == 0
+    assert worker.wait(15) == 0
     until(lambda: not httpx.get(workers).json()["workers"], 5, "its poll is given up")
     assert place.job(place.submit())["attempts"] == 0
 

@@ -122,7 +122,7 @@ def test_a_poll_is_answered_at_once_when_the_process_stops(
         process.popen.terminate()
         assert read(client)["id"] is None
         assert process.popen.wait(10) == 0
-        assert time.monotonic() - begun < 2.5
+        assert time.monotonic() - begun < 10  # of the 20 s that it would have waited
     assert polls(raw) == 0
 
 
