@@ -63,6 +63,7 @@ class Payloads:
         self._strict: dict[str, bool] = {}
         self._looked_at = float("-inf")
         self._renewal: asyncio.Task[None] | None = None
+        self._looks: dict[str, asyncio.Task[None]] = {}
 
     def ready(self, queue: str, job_type: str) -> bool:
         """Whether ``judge`` can do without a look."""
@@ -81,7 +82,17 @@ class Payloads:
             return
         if not known and len(self._strict) >= MAX_QUEUES:
             self._strict.clear()
-        await self._load([*self._strict, queue])
+        # Many that come at once share one look, and one refusal where Redis is away.
+        look = self._looks.get(queue)
+        if look is None:
+            look = self._looks[queue] = asyncio.create_task(self._load([*self._strict, queue]))
+            look.add_done_callback(lambda done: self._looked(queue, done))
+        await asyncio.shield(look)
+
+    def _looked(self, queue: str, look: "asyncio.Task[None]") -> None:
+        self._looks.pop(queue, None)
+        if not look.cancelled():
+            look.exception()  # also where nobody waits for it any more
 
     def judge(self, queue: str, job_type: str, payload: Any, size: int) -> None:
         """Refuses a type that nobody knows where the queue is strict, and a payload that does not fit.
@@ -119,9 +130,10 @@ class Payloads:
         return {name: known.problem for name, known in self._types.items() if known.problem}
 
     async def close(self) -> None:
-        if self._renewal is not None:
-            self._renewal.cancel()
-            await asyncio.gather(self._renewal, return_exceptions=True)
+        running = [*self._looks.values(), *([self._renewal] if self._renewal else [])]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
     def _renew(self) -> None:
         if self._renewal is None or self._renewal.done():

@@ -191,9 +191,9 @@ async def test_the_costliest_payload_that_is_checked_holds_nobody_up_for_long(ap
     await post(api, [1])
     its = api.app.state.services.payloads
     values = [1] * (payloads.MAX_CHECKED_BYTES // 2)
-    began = time.perf_counter()
+    began = time.process_time()
     its.judge("default", "mail", values, payloads.MAX_CHECKED_BYTES)
-    assert time.perf_counter() - began < 1.0
+    assert time.process_time() - began < 0.5
 
 
 async def test_shows_what_a_type_takes_and_who_runs_it(api: Any) -> None:
@@ -214,3 +214,11 @@ async def test_sixty_four_posts_at_once_share_round_trips(api: Any) -> None:
     stats = await api.store.redis.info("commandstats")
     assert stats["cmdstat_evalsha"]["calls"] <= 10, "of 64"
     assert len({answer.json()["id"] for answer in answers}) == 64
+
+
+async def test_first_submissions_at_once_share_one_look(api: Any) -> None:
+    await api.store.redis.config_resetstat()
+    answers = await asyncio.gather(*(post(api, {"n": n}) for n in range(64)))
+    assert {answer.status_code for answer in answers} == {201}
+    stats = await api.store.redis.info("commandstats")
+    assert stats["cmdstat_hget"]["calls"] <= 4, "of 64, and the janitor's"
