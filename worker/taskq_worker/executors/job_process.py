@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 from dataclasses import asdict
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -44,12 +45,22 @@ def main(connection: Connection, order: dict[str, Any]) -> None:
 
 def _settle(parent: int) -> None:
     os.setpgid(0, 0)
+    _let_the_server_end()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG
         if os.getppid() == 1 or not os.path.exists(f"/proc/{parent}"):
             os._exit(1)
+
+
+def _let_the_server_end() -> None:
+    """The fork server ends when nobody holds the write end of its pipe, and this process with it. Each process
+    that it forks is given that end as well: kept, it would outlive a worker that was killed."""
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    with contextlib.suppress(OSError, TypeError):
+        os.close(server._forkserver_alive_fd)
+    server._forkserver_alive_fd = None
 
 
 class _Sender:
