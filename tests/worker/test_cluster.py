@@ -25,7 +25,9 @@ def test_f53_a_cluster_of_one_node(tmp_path: Path) -> None:
             worker = place.worker("-c", "5", "-q", "default,other")
             assert probe.echo.enqueue_sync([1]).result_sync(20) == [1]
             assert probe.echo.options(queue="other").enqueue_sync(2).result_sync(20) == 2
-            assert probe.echo.options(delay=0.2, unique_key="k").enqueue_sync(3).result_sync(20) == 3
+            assert (
+                probe.echo.options(delay=0.2, unique_key="k").enqueue_sync(3).result_sync(20) == 3
+            )
             failing = probe.fail.options(idempotency_key="k").enqueue_sync()
             with pytest.raises(JobFailed):
                 failing.result_sync(20)
