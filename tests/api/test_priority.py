@@ -1,4 +1,4 @@
-"""F27: each value that a priority may be given: taken as it is, or refused by name; never turned into another."""
+"""Each value that a priority may be given: taken as it is, or refused by name; never made into another."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +17,7 @@ async def post(api: Any, priority: str) -> Any:
     [("null", 0), ("0", 0), ("-0", 0), ("-100", -100), ("100", 100), ("7", 7)],
 )
 async def test_f27_allowed(api: Any, said: str, stored: int) -> None:
+    """F27: what is said is what is stored; nothing said is 0."""
     answer = await post(api, said)
     assert answer.status_code == 201
     assert (await api.http.get(answer.headers["location"])).json()["priority"] == stored
@@ -29,6 +30,7 @@ async def test_f27_allowed(api: Any, said: str, stored: int) -> None:
      "NaN", "Infinity", "1e400", "[1]", "{}"],
 )  # fmt: skip
 async def test_f27_refused(api: Any, problem: Check, said: str) -> None:
+    """F27: never silently the highest."""
     no_json = said in ("NaN", "Infinity", "1e400")
     answer = await post(api, said)
     shown = problem(answer, 422, "invalid_payload" if no_json else "invalid")
@@ -37,7 +39,7 @@ async def test_f27_refused(api: Any, problem: Check, said: str) -> None:
 
 
 async def test_f27_the_order_of_what_was_said(api: Any) -> None:
-    """Higher first; what says nothing stands among the zeros, in the order in which they came."""
+    """F27: higher first; what says nothing stands among the zeros, in the order in which they came."""
     said: list[dict[str, Any]] = [
         {"priority": -100}, {}, {"priority": 0}, {"priority": None}, {"priority": 100}, {}
     ]  # fmt: skip

@@ -56,7 +56,8 @@ def test_f08_no_answer_without_a_job(place: Place) -> None:
             feeder.join()
     ids = [job_id for status, job_id in answered if status in (200, 201)]
     refused = [status for status, _ in answered if status not in (200, 201)]
-    assert ids and refused
+    assert ids
+    assert refused
     assert set(refused) == {503}
     assert len(set(ids)) == len(ids)
     missing = [i for i, job in place.jobs(ids).items() if job is None]
@@ -90,8 +91,8 @@ def test_f08_clients_that_hang_up(place: Place) -> None:
 
 @pytest.mark.beside(seconds=30)
 def test_f91_the_time_that_is_printed(place: Place) -> None:
-    """F91: nothing tuned, a host dies: its job runs again within a lease of 15 s, a janitor's round of 2 s and
-    the start of a process, as the README says."""
+    """F91: nothing tuned, a host dies: its job runs again within a lease of 15 s, a janitor's round of 2 s
+    and the start of a process, as the README says."""
     plain = {"TASKQ_LEASE_SECONDS": "", "TASKQ_JANITOR_SECONDS": "", "TASKQ_GRACE_SECONDS": ""}
     first = place.worker("-c", "5", **plain)
     (job,) = place.submit("work", [{"gate": str(place.folder / "gate")}])

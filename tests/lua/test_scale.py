@@ -1,4 +1,4 @@
-"""A long past costs nothing: each call does the same work beside 2,000 jobs of each state and beside 20,000."""
+"""A long past costs nothing: each call works as hard beside 2,000 jobs of a state as beside 20,000."""
 
 from collections.abc import Callable
 from typing import Any

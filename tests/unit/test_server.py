@@ -55,6 +55,7 @@ def test_old_versions_are_refused(facts: dict[str, str], flavour: str, safe: boo
     "policy", ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"]
 )
 def test_an_evicting_policy_is_refused_with_and_without_a_limit(policy: str) -> None:
+    """F44: by every process that starts, before it takes or stores a job."""
     for maxmemory in ("100000000", "0"):
         found = report(maxmemory_policy=policy, maxmemory=maxmemory)
         assert policy in found.problems[0]

@@ -1,4 +1,4 @@
-"""A cluster of one node that holds all slots: nothing that a worker or a client does leaves its queue's slot."""
+"""A cluster of one node that holds all slots: nothing that is done to a queue leaves its slot."""
 
 from pathlib import Path
 

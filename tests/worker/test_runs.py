@@ -73,7 +73,7 @@ def test_failures_are_retried_until_max_attempts(place: Site) -> None:
     ],
 )
 def test_result_that_is_not_json_fails_the_job_alone(place: Site, kind: str) -> None:
-    """F59, F56, F57, F58: what has no JSON form, NaN, what is too deep or too large: its job fails and says so."""
+    """F59, F56, F57, F58: no JSON form, NaN, too deep, too large: its job fails and says so."""
     children = place.workers[0].children()
     error = failure(probe.bad_result.enqueue_sync(kind))
     assert "result" in error["message"]
@@ -97,7 +97,7 @@ def test_result_that_is_not_json_fails_the_job_alone(place: Site, kind: str) -> 
     ],
 )
 def test_error_of_any_kind_fails_the_job_alone(place: Site, kind: str, name: str) -> None:
-    """F59, F56: exceptions that cannot be printed, sent or caught, texts of 5 MB, surrogates, control signs."""
+    """F59, F56: what cannot be printed, sent or caught, texts of 5 MB, surrogates, control signs."""
     children = place.workers[0].children()
     assert failure(probe.bad_error.enqueue_sync(kind))["type"] == name
     assert place.workers[0].children() == children
