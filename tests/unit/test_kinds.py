@@ -16,7 +16,7 @@ def listed() -> list[tuple[str, list[str]]]:
 
 
 def named(path: Path) -> set[str]:
-    """Kinds that tests of this file are named after: ``test_f45_...``, or ``F45, F46`` first in a docstring."""
+    """Kinds that tests of this file carry: ``test_f45_...``, or ``F45, F46`` first in a docstring."""
     kinds: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
