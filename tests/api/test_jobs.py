@@ -369,6 +369,7 @@ class TestBatch:
 
 class TestList:
     async def test_pages_over_queues_and_states(self, api: Any) -> None:
+        """F58, F79: pages go by a cursor and carry no payloads, results or errors."""
         ids = {(await api.submit(queue=q))["id"] for q in ("a", "b") for _ in range(5)}
         ids |= {(await api.submit(queue="c", delay=60, payload={"secret": 1}))["id"]}
         seen: list[str] = []
