@@ -57,7 +57,7 @@ def _settle(parent: int) -> None:
 def _let_the_server_end() -> None:
     """The fork server ends when nobody holds the write end of its pipe, and this process with it. Each
     process that it forks is given that end as well: kept, both would outlive a worker that was killed."""
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver
     with contextlib.suppress(OSError, TypeError):
         os.close(server._forkserver_alive_fd)
     server._forkserver_alive_fd = None
