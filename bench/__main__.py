@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import depth, drain, latency, memory, server
+from bench import depth, drain, events, latency, memory, server
 from bench.report import Plan, Report, Section, show
 from bench.rig import rig
 
@@ -19,6 +19,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], Section]] = {
     "depth": depth.measure,
     "drain": drain.measure,
     "latency": latency.measure,
+    "events": events.measure,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 

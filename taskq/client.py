@@ -5,11 +5,13 @@ gather, so that batching costs no waiting (group commit).
 """
 
 import asyncio
+import contextlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from taskq import calls
+from taskq import calls, tracing
 from taskq.durable import require_durable, require_durable_sync
 from taskq.errors import (
     BrokenKey,
@@ -174,6 +176,17 @@ def chunks(specs: Sequence[JobSpec]) -> list[Sequence[JobSpec]]:
     return out
 
 
+@contextlib.contextmanager
+def traced(queue: str, specs: Sequence[JobSpec]) -> Iterator[Sequence[JobSpec]]:
+    """The specs with the trace context that they carry, within a span where somebody collects spans."""
+    if not specs or not tracing.active(specs[0].traceparent):
+        yield specs
+        return
+    ids = [join_id(queue, spec.id) for spec in specs]
+    with tracing.submitting(queue, ids, specs[0].job_type, specs[0].traceparent) as traceparent:
+        yield [replace(spec, traceparent=traceparent) for spec in specs]
+
+
 class AsyncClient:
     """Submission and look-ups over one event loop."""
 
@@ -191,6 +204,12 @@ class AsyncClient:
         calls.check_spec(spec)
         if spec.durable:
             await require_durable(self.store)
+        if tracing.active(spec.traceparent):
+            with traced(queue, [spec]) as (spanned,):
+                return await self._submit(queue, spanned)
+        return await self._submit(queue, spec)
+
+    async def _submit(self, queue: str, spec: JobSpec) -> Enqueued:
         batcher = self._batchers.get(queue)
         if batcher is None:
             batcher = self._batchers[queue] = _Batcher(self.store, queue)
@@ -206,10 +225,11 @@ class AsyncClient:
             calls.check_spec(spec)
         if any(spec.durable for spec in specs):
             await require_durable(self.store)
-        out: list[Enqueued] = []
-        for chunk in chunks(specs):
-            out += await submit_specs(self.store, queue, chunk)
-        return out
+        with traced(queue, specs) as spanned:
+            out: list[Enqueued] = []
+            for chunk in chunks(spanned):
+                out += await submit_specs(self.store, queue, chunk)
+            return out
 
     async def job(self, job_id: str) -> Job:
         """All that is kept of a job. Raises ``JobNotFound``."""
@@ -305,11 +325,12 @@ class SyncClient:
         if any(spec.durable for spec in specs):
             require_durable_sync(self.store)
         self.store.know_queue(queue)
-        out: list[Enqueued] = []
-        for chunk in chunks(specs):
-            outcomes = self.store.run(calls.enqueue(self.store.keys.queue(queue), chunk))
-            out += outcomes
-        return out
+        with traced(queue, specs) as spanned:
+            out: list[Enqueued] = []
+            for chunk in chunks(spanned):
+                outcomes = self.store.run(calls.enqueue(self.store.keys.queue(queue), chunk))
+                out += outcomes
+            return out
 
     def job(self, job_id: str) -> Job:
         """All that is kept of a job. Raises ``JobNotFound``."""

@@ -8,16 +8,23 @@ metrics count. The text says what went wrong and what to do about it::
     │   └── UnsafeServerError     unsafe_server          the server would lose or evict jobs
     ├── EmbeddedServerError       embedded_server        the bundled server did not start
     ├── InvalidInput              invalid                a value from the caller was refused
-    │   ├── InvalidPayload        invalid_payload        not JSON that every language can read
+    │   ├── InvalidPayload        invalid_payload        not JSON that every language can read, or not
+    │   │                                                what the job type takes
+    │   ├── UnknownJobType        unknown_job_type       no worker has published it (strict_types)
     │   └── PayloadTooLarge       payload_too_large
     ├── NotFound                  not_found
     │   ├── JobNotFound           job_not_found
     │   ├── KeyNotFound           key_not_found          no such API key
-    │   └── QueueNotFound         queue_not_found
+    │   ├── QueueNotFound         queue_not_found
+    │   ├── LeaseNotFound         lease_not_found        never opened, long over, or another key's
+    │   ├── WorkerNotFound        worker_not_found
+    │   ├── ErrorNotFound         error_not_found        no failures of this fingerprint are known
+    │   └── BulkNotFound          bulk_not_found
     ├── Conflict                  conflict               the state does not allow it
     │   ├── WrongState            wrong_state
     │   ├── IdempotencyConflict   idempotency_conflict   same key, other body
-    │   └── UniqueHeld            unique_held            a live job holds the unique key
+    │   ├── UniqueHeld            unique_held            a live job holds the unique key
+    │   └── StaleFence            stale_fence            the run is over, or another's by now
     ├── QueueFull                 queue_full             max_depth reached
     ├── LeaseLost                 lease_lost             the caller no longer owns the job
     ├── JobFailed                 job_failed             result() of a job that ended failed
@@ -80,6 +87,12 @@ class InvalidPayload(InvalidInput):
     code = "invalid_payload"
 
 
+class UnknownJobType(InvalidInput):
+    """The queue takes only job types that workers have published (``strict_types``), and this is none."""
+
+    code = "unknown_job_type"
+
+
 class PayloadTooLarge(InvalidInput):
     """The payload or result is larger than the limit."""
 
@@ -125,6 +138,44 @@ class QueueNotFound(NotFound):
         self.queue = queue
 
 
+class LeaseNotFound(NotFound):
+    """There is no lease of this id for this API key, or it was over long ago."""
+
+    code = "lease_not_found"
+
+
+class WorkerNotFound(NotFound):
+    """There is no live worker of this id."""
+
+    code = "worker_not_found"
+
+    def __init__(self, worker: str) -> None:
+        super().__init__(
+            f"no live worker {worker!r}: `taskq workers` lists those that were seen lately"
+        )
+        self.worker = worker
+
+
+class ErrorNotFound(NotFound):
+    """No failures of this fingerprint are known."""
+
+    code = "error_not_found"
+
+    def __init__(self, fingerprint: str) -> None:
+        super().__init__(f"no failures of the fingerprint {fingerprint!r} are known")
+        self.fingerprint = fingerprint
+
+
+class BulkNotFound(NotFound):
+    """There is no bulk action of this id, or it is no longer kept."""
+
+    code = "bulk_not_found"
+
+    def __init__(self, bulk_id: str) -> None:
+        super().__init__(f"no bulk action {bulk_id!r}: it never existed or is no longer kept")
+        self.bulk_id = bulk_id
+
+
 class Conflict(TaskqError):
     """The present state does not allow what was asked; nothing was changed."""
 
@@ -156,6 +207,16 @@ class UniqueHeld(Conflict):
         super().__init__(f"unique key {key!r} is held by job {job_id}")
         self.key = key
         self.job_id = job_id
+
+
+class StaleFence(Conflict):
+    """The run under this fence is over, or was never the caller's; ``state`` is the job's now."""
+
+    code = "stale_fence"
+
+    def __init__(self, message: str, *, state: str | None = None) -> None:
+        super().__init__(message)
+        self.state = state
 
 
 class QueueFull(TaskqError):

@@ -5,6 +5,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from taskq.client import AsyncClient, SyncClient
 from taskq.model import Job
+from taskq.position import Position, position
 from taskq.states import State
 
 R = TypeVar("R")
@@ -64,6 +65,13 @@ class JobHandle(Generic[R]):
     def info_sync(self) -> Job:
         """The same from sync code."""
         return self._app.sync_client().job(self.id)
+
+    async def position(self) -> Position:
+        """Why the job waits: its place in line, what keeps it there, and when it is likely to start.
+
+        Raises ``JobNotFound``.
+        """
+        return await position(self._app.client().store, self.id)
 
     async def cancel(self) -> State:
         """Cancels the job; a running one is asked to stop. Raises ``JobNotFound``, ``WrongState``."""

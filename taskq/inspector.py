@@ -15,8 +15,8 @@ from taskq import calls
 from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, TaskqError, Unavailable
 from taskq.ids import check_queue, split_id
 from taskq.keys import QueueKeys
-from taskq.model import Job, QueueInfo
-from taskq.registry import Registry, WorkerInfo
+from taskq.model import Job, QueueInfo, QueueMetrics
+from taskq.registry import ANY_TYPE, Registry, WorkerInfo
 from taskq.states import State
 from taskq.store import AsyncStore, translate
 
@@ -138,6 +138,14 @@ class Inspector:
                 raise QueueNotFound(name)
         return info
 
+    async def metrics(self, queues: Sequence[str]) -> list[QueueMetrics]:
+        """What queues have counted since ever, in the order given."""
+        out: list[QueueMetrics] = []
+        for start in range(0, len(queues), 50):
+            keys = (self._store.keys.queue(name) for name in queues[start : start + 50])
+            out += await asyncio.gather(*(self._store.run(calls.metrics(k)) for k in keys))
+        return out
+
     async def _look(self, keys: QueueKeys) -> QueueInfo:
         return await self._store.run(calls.counts(keys))
 
@@ -184,6 +192,7 @@ class Inspector:
         job_type: str = "",
         limit: int = 50,
         cursor: str | None = None,
+        fingerprint: str = "",
     ) -> JobPage:
         """A page of jobs over one queue or all (``among`` these), state by state in the order given.
 
@@ -211,6 +220,7 @@ class Inspector:
                     limit=limit - len(found),
                     budget=PAGE_BUDGET,
                     cursor=inner,
+                    fingerprint=fingerprint,
                 )
             )
             found += page.jobs
@@ -220,8 +230,10 @@ class Inspector:
         end = at == len(places)
         return JobPage(tuple(found), looked, None if end else _encode_cursor(*places[at], inner))
 
-    async def statistics(self, queue: str, minutes: int = 60) -> Statistics:
-        """What happened in the last ``minutes`` minutes, the one that runs included.
+    async def statistics(
+        self, queue: str, minutes: int = 60, *, types: Container[str] | None = None
+    ) -> Statistics:
+        """What happened in the last ``minutes`` minutes, the one that runs included; of ``types`` only.
 
         Older than two hours comes in ten-minute steps, so that the stretch may begin up to nine minutes
         sooner; ``since`` says where. Raises ``InvalidInput``.
@@ -240,7 +252,7 @@ class Inspector:
                 for first, length in spans
             ]
         )
-        tallies = [_Tally.read(pairs) for pairs in hashes]
+        tallies = [_Tally.read(pairs, types) for pairs in hashes]
         points = tuple(
             Point(first * 60_000, length, tally.totals())
             for (first, length), tally in zip(spans, tallies, strict=True)
@@ -265,13 +277,15 @@ def _time(value: bytes | None) -> int | None:
 
 def unserved(info: QueueInfo, workers: Iterable[WorkerInfo]) -> list[str]:
     """Job types that wait in a queue although no worker that was seen lately runs them."""
-    served = {t for worker in workers if info.name in worker.queues for t in worker.types}
+    served = {t for worker in serving(info.name, workers) for t in worker.types}
+    if ANY_TYPE in served:
+        return []
     return [line.job_type for line in info.types if line.job_type not in served]
 
 
 def serving(queue: str, workers: Iterable[WorkerInfo]) -> list[WorkerInfo]:
-    """Workers that were seen lately and serve the queue."""
-    return [worker for worker in workers if queue in worker.queues]
+    """Workers that were seen lately and claim jobs of the queue: those that are quiet or stopping do not."""
+    return [w for w in workers if queue in w.queues and w.state not in ("quiet", "stopping")]
 
 
 def how_to_serve(queue: str) -> str:
@@ -346,8 +360,8 @@ class _Tally:
         self.histograms: dict[tuple[str, str], dict[int, int]] = {}
 
     @classmethod
-    def read(cls, pairs: Any) -> "_Tally":
-        """Of a stats hash; what cannot be read is passed over, as the scripts do."""
+    def read(cls, pairs: Any, types: Container[str] | None = None) -> "_Tally":
+        """Of a stats hash (of these types only); what cannot be read is passed over, as the scripts do."""
         tally = cls()
         if isinstance(pairs, Exception) or not pairs:
             return tally
@@ -356,6 +370,8 @@ class _Tally:
         )
         for field, value in items:
             parts = field.decode(errors="replace").split(":")
+            if types is not None and (len(parts) == 1 or parts[1] not in types):
+                continue
             try:
                 if len(parts) == 3:
                     tally._bucket(parts[0], parts[1], int(parts[2]), int(value))

@@ -11,7 +11,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from taskq import calls
+from taskq import calls, leases
+from taskq.bulk import Bulks
 from taskq.errors import InvalidInput, TaskqError, Unavailable
 from taskq.ids import check_queue
 from taskq.keys import QueueKeys
@@ -21,6 +22,9 @@ logger = logging.getLogger("taskq.janitor")
 
 MAX_PAGES = 100
 """Pages of one duty in one round; the rest is the next round's."""
+
+BULK_SECONDS = 1.0
+"""What a round gives to each bulk action that nobody carries out; the rest is the next round's."""
 
 SQUEEZE_AT = ((0.98, 4), (0.96, 3), (0.93, 2), (0.90, 1))
 """Share of maxmemory from which ended jobs are dropped early, and how far (see ``trim.lua``)."""
@@ -69,6 +73,7 @@ class Janitor:
         self._lease_ms = round(lease_seconds * 1000)
         self._outage = OutageWatch(lease_seconds)
         self._own_queues: set[str] = set()
+        self._bulks = Bulks(store)
         self.rounds = 0
 
     def serve(self, *queues: str) -> None:
@@ -145,7 +150,9 @@ class Janitor:
             "promote": (1, lambda: self._promote(keys)),
             "expire": (1, lambda: self._expire(keys)),
             "trim": (5, lambda: self._trim(keys, squeeze)),
+            "bulk": (1, lambda: self._bulks.carry_on(keys.queue, seconds=BULK_SECONDS)),
             "rollup": (60, lambda: self._store.run(calls.rollup(keys))),
+            "overdue": (1, lambda: self._overdue(keys)),
         }
         due = await self._due(keys, {duty: rounds for duty, (rounds, _) in duties.items()}, squeeze)
         done = {}
@@ -192,6 +199,20 @@ class Janitor:
             if not reaped.more:
                 break
         return jobs
+
+    async def _overdue(self, keys: QueueKeys) -> int:
+        """Ends runs of leases that are past their time, whose client may never come back."""
+        total = 0
+        for _ in range(MAX_PAGES):
+            more, runs = await self._store.run(
+                calls.overdue(keys, timeout_ms=leases.DEFAULT_TIMEOUT_MS)
+            )
+            for worker, failures in leases.timeouts(runs).items():
+                await self._store.run(calls.fail(keys, worker, failures))
+            total += len(runs)
+            if not more:
+                break
+        return total
 
     async def _promote(self, keys: QueueKeys) -> int:
         total = 0

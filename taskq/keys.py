@@ -18,6 +18,9 @@ processing:<worker>    list    ulids claimed, oldest first    empty
 leases                 zset    worker (lease expiry, ms)      reaped or run out over an empty list
 holders                hash    worker -> "call count lease"   with the worker's lease
 dead                   zset    worker (time of death, ms)     an hour old and list empty
+lease:<digest>         hash    who claimed over HTTP, and how  TTL, renewed by signs of life
+lease-key:<digest>     string  digest of the lease of a key   TTL
+deadlines              zset    worker of a lease (next look)  its lease holds nothing
 cancelling             set     running ulids asked to stop    left by every exit from running
 succeeded, failed,     zset    ulid (finish, ms)              retention: age, count, bytes
 cancelled
@@ -31,7 +34,13 @@ ticks                  hash    janitor's clocks and marks     never
 totals                 hash    bytes of big ended jobs        never
 stats:<minute>         hash    counters and histograms        TTL 3 h
 stats10:<minute>       hash    ten-minute sums                TTL 48 h
-events                 stream  transitions while watched      capped at 10,000 entries
+counters               hash    sums of all minutes            never; the types not seen for longest go
+events                 stream  transitions while watched      capped at 10,000 entries and 16 MiB; TTL
+errors                 zset    fingerprint (last seen, ms)    200 at most, 30 d unseen
+error:<fingerprint>    hash    failures of one kind           with its entry, TTL 30 d
+bulks                  zset    bulk actions that go on        ended, 20 at most
+bulks-ended            zset    bulk action (end, ms)          100 at most
+bulk:<id>              hash    a bulk action: wish, progress  TTL 7 d from its end
 quarantine             hash    broken item -> reason (JSON)   doctor --drop-quarantine, 1,000 at most
 set-aside:<name>       any     a key that doctor put aside    TTL 30 d, doctor --drop-quarantine
 =====================  ======  =============================  ==========================================
@@ -89,8 +98,20 @@ class QueueKeys:
         return self.prefix + "dead"
 
     @property
+    def deadlines(self) -> str:
+        return self.prefix + "deadlines"
+
+    def lease(self, name: str) -> str:
+        """The record of a lease over HTTP, by the digest of its id."""
+        return f"{self.prefix}lease:{name}"
+
+    @property
     def quarantine(self) -> str:
         return self.prefix + "quarantine"
+
+    @property
+    def bulks(self) -> str:
+        return self.prefix + "bulks"
 
     def set_aside(self, name: str) -> str:
         """Where doctor keeps a key that was not what its name says."""

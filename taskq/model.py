@@ -31,6 +31,8 @@ class JobSpec:
     result_ttl_ms: int | None = None
     keep_payload: bool = False
     retried_from: str | None = None
+    traceparent: str | None = None
+    """Trace context of the submission (W3C), where there is one."""
     check: bool = False
     durable: bool = False
 
@@ -72,6 +74,7 @@ class Claimed(NamedTuple):
     created_at: int
     priority: int
     result_ttl_ms: int | None
+    traceparent: str | None = None
 
     @property
     def suspect(self) -> bool:
@@ -93,6 +96,47 @@ class ClaimReply:
     next_due: float | None = None
     repeated: bool = False
     jobs: tuple[Claimed, ...] = ()
+
+
+class LeaseRecord(NamedTuple):
+    """The record of a lease over HTTP. ``name`` is the digest of its id, which only the client is told."""
+
+    name: str
+    lease: str
+    worker: str
+    owner: str
+    label: str
+    lease_ms: int
+    claim: str = ""
+    """What became of its claim: ``answered``, ``closed`` (handed back), or '' while that is open."""
+
+
+class HeldRun(NamedTuple):
+    """A run as it stands in its worker's list; ``started_at`` in ms by Redis's clock."""
+
+    job: Claimed
+    started_at: int | None
+    cancel: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HeldReply:
+    """What a worker holds: ``status`` is ``OK`` or ``LOST``; ``now`` and ``lease_until`` in ms."""
+
+    status: str
+    now: float = 0.0
+    lease_until: float | None = None
+    runs: tuple[HeldRun, ...] = ()
+
+
+class OverdueRun(NamedTuple):
+    """A run of a lease that is past its time."""
+
+    worker: str
+    ulid: str
+    fence: str
+    failures: int
+    max_attempts: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +190,18 @@ class QueueInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class QueueMetrics:
+    """What a queue has counted since ever (``word``, ``word:type`` or ``word:type:bucket``), when the first
+    delayed job is due, for how long ended jobs are recognised, and the last tick of each duty. All in ms."""
+
+    now: float
+    counters: dict[str, int]
+    first_due: float | None
+    dedup_window: float
+    ticks: dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """A stored job as people see it. Times are ms since the epoch; ``payload`` and ``result`` JSON text,
     None when not kept."""
@@ -177,6 +233,40 @@ class Job:
     finished_at: int | None = None
     expires_at: int | None = None
     retried_from: str | None = None
+    fingerprint: str | None = None
     stub: bool = False
     history: tuple[dict[str, Any], ...] = field(default=())
     log: tuple[dict[str, Any], ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorGroup:
+    """Failures of one kind in a queue: ``count`` failed runs, of which ``failed`` were their job's last.
+
+    Times are ms since the epoch; ``error`` and ``job_id`` are of the latest.
+    """
+
+    fingerprint: str
+    queue: str
+    job_type: str
+    signature: str
+    error: dict[str, Any] | None
+    count: int
+    failed: int
+    first_at: int
+    last_at: int
+    job_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job stands at ``now`` (ms). ``score`` is its place in line, or when it is due (ms); None
+    where it stands in neither. ``before`` counts by type those that come first."""
+
+    now: float
+    job: Job | None
+    score: float | None
+    before: dict[str, int]
+    aging_ms: int
+    paused: bool
+    paused_types: tuple[str, ...]

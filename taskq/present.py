@@ -74,6 +74,8 @@ def job_to_dict(job: Job, *, full: bool = True) -> dict[str, Any]:
         "worker": job.worker,
         "reason": job.reason,
         "cancel_requested": job.cancel_requested,
+        "fence": job.fence,
+        "fingerprint": job.fingerprint,
     }
     if full:
         out |= {
@@ -84,7 +86,6 @@ def job_to_dict(job: Job, *, full: bool = True) -> dict[str, Any]:
             "max_attempts": job.max_attempts,
             "timeout": None if job.timeout_ms is None else job.timeout_ms / 1000,
             "unique_key": job.unique_key,
-            "fence": job.fence,
             "expires_at": rfc3339(job.expires_at),
             "stub": job.stub,
             "history": timeline(job),
@@ -129,6 +130,7 @@ def queue_to_dict(info: QueueInfo, workers: Sequence[WorkerInfo]) -> dict[str, A
         "name": info.name,
         "paused": info.settings.get("paused") == "1",
         "paused_types": info.settings.get("paused_types", "").split(),
+        "strict_types": info.settings.get("strict_types") == "1",
         "counts": counts,
         "head_since": rfc3339(oldest),
         "head_age": _age(oldest, info.now),
@@ -158,9 +160,11 @@ def worker_to_dict(worker: WorkerInfo) -> dict[str, Any]:
     """A worker process as it tells about itself."""
     return {
         "id": worker.id,
+        "kind": worker.kind,
+        "label": worker.label or None,
         "host": worker.host,
-        "pid": worker.pid,
-        "supervisor_pid": worker.supervisor_pid,
+        "pid": worker.pid or None,
+        "supervisor_pid": worker.supervisor_pid or None,
         "version": worker.version,
         "state": worker.state,
         "started_at": rfc3339(worker.started_at),
@@ -180,8 +184,8 @@ def statistics_to_dict(statistics: Statistics) -> dict[str, Any]:
         "now": rfc3339(statistics.now),
         "counts": statistics.counts,
         "per_minute": statistics.per_minute,
-        "wait_ms": _latency(statistics.wait),
-        "run_ms": _latency(statistics.run),
+        "wait_ms": latency_to_dict(statistics.wait),
+        "run_ms": latency_to_dict(statistics.run),
         "types": [_type_statistics(of_type) for of_type in statistics.types],
         "series": [
             {"at": rfc3339(point.at), "minutes": point.minutes, "counts": point.counts}
@@ -194,12 +198,13 @@ def _type_statistics(of_type: TypeStatistics) -> dict[str, Any]:
     return {
         "job_type": of_type.job_type,
         "counts": of_type.counts,
-        "wait_ms": _latency(of_type.wait),
-        "run_ms": _latency(of_type.run),
+        "wait_ms": latency_to_dict(of_type.wait),
+        "run_ms": latency_to_dict(of_type.run),
     }
 
 
-def _latency(latency: Latency | None) -> dict[str, float] | None:
+def latency_to_dict(latency: Latency | None) -> dict[str, float] | None:
+    """Percentiles in ms."""
     if latency is None:
         return None
     return {"count": latency.count, "p50": latency.p50, "p95": latency.p95, "p99": latency.p99}

@@ -6,10 +6,17 @@ the ids by last sight; ``<namespace>:types`` holds, per job type, the JSON that 
 
 import json
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-from taskq.store import AsyncStore
+from taskq.store import AsyncStore, translate
+
+ANY_TYPE = "*"
+"""Among the types of a worker: it takes whatever waits (a lease over HTTP that names no type)."""
+
+COUNTED = ("claims", "claimed_jobs", "reports", "reported_jobs", "redis_errors", "abandoned_slots")
+"""What a worker process counts about itself, from its start on; the last one is how many there are now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,12 @@ class WorkerInfo:
     types: tuple[str, ...]
     slots: int
     busy: int
+    label: str = ""
+    """A name that the client of a lease over HTTP gave itself."""
+    kind: str = "process"
+    """``process`` (``taskq worker``) or ``http`` (a lease; it has no host, pid and version that we know)."""
+    counted: Mapping[str, int] = field(default_factory=dict)
+    """By the words of ``COUNTED``, as told lately."""
 
     def fields(self) -> dict[str, str]:
         return {
@@ -43,6 +56,9 @@ class WorkerInfo:
             "types": " ".join(self.types),
             "slots": str(self.slots),
             "busy": str(self.busy),
+            **({"label": self.label} if self.label else {}),
+            **({"kind": self.kind} if self.kind != "process" else {}),
+            **{name: str(self.counted[name]) for name in COUNTED if name in self.counted},
         }
 
     @classmethod
@@ -64,6 +80,9 @@ class WorkerInfo:
             types=tuple(fields.get("types", "").split()),
             slots=number("slots"),
             busy=number("busy"),
+            label=fields.get("label", ""),
+            kind=fields.get("kind", "process"),
+            counted={name: number(name) for name in COUNTED if name in fields},
         )
 
 
@@ -74,19 +93,59 @@ class Registry:
         self._store = store
         self._ttl_ms = round(ttl_seconds * 1000)
 
-    async def tell(self, worker: WorkerInfo, schemas: dict[str, Any] | None = None) -> None:
-        """Renews a worker's record; ``schemas`` (job type -> what to publish) at its start."""
+    async def tell(
+        self,
+        worker: WorkerInfo,
+        schemas: dict[str, Any] | None = None,
+        *,
+        ttl_ms: int | None = None,
+    ) -> str:
+        """Renews a worker's record; ``schemas`` (job type -> what to publish) at its start.
+
+        Answers what it is asked for: '', ``quiet`` or ``stop``.
+        """
         keys = self._store.keys
         pairs = [x for pair in worker.fields().items() for x in pair]
         commands: list[tuple[Any, ...]] = [
             ("HSET", keys.worker(worker.id), *pairs),
-            ("PEXPIRE", keys.worker(worker.id), self._ttl_ms),
+            ("PEXPIRE", keys.worker(worker.id), self._ttl_ms if ttl_ms is None else ttl_ms),
             ("ZADD", keys.workers, worker.seen_at, worker.id),
+            ("HGET", keys.worker(worker.id), "wish"),
         ]
         if schemas:
             described = [x for name, about in schemas.items() for x in (name, json.dumps(about))]
             commands.append(("HSET", keys.types, *described))
-        await self._store.pipeline(commands)
+        wish = (await self._store.pipeline(commands))[3]
+        return wish.decode(errors="replace") if isinstance(wish, bytes) else ""
+
+    async def wish(self, worker: WorkerInfo, wish: str) -> None:
+        """Asks a worker to be ``quiet`` or to ``stop``; ``stop`` is not taken back by ``quiet``."""
+        keys = self._store.keys
+        record = keys.worker(worker.id)
+        # Should it have ended meanwhile, what this makes goes by itself and is listed nowhere.
+        commands: list[tuple[Any, ...]] = [
+            ("HSETNX" if wish == "quiet" else "HSET", record, "wish", wish),
+            ("PEXPIRE", record, self._ttl_ms, "NX"),
+        ]
+        if worker.queues:
+            nudge = keys.queue(worker.queues[0]).control(worker.id)
+            commands += [("LPUSH", nudge, "beat"), ("EXPIRE", nudge, 60)]
+        for reply in await self._store.pipeline(commands):
+            if isinstance(reply, Exception):
+                raise translate(reply)
+
+    async def seen(self, worker: str, busy: int, ttl_ms: int) -> None:
+        """Renews the record of a worker that is known, and how much it runs."""
+        keys, now = self._store.keys, now_ms()
+        (known,) = await self._store.pipeline([("EXISTS", keys.worker(worker))])
+        if known == 1:
+            await self._store.pipeline(
+                [
+                    ("HSET", keys.worker(worker), "seen_at", now, "busy", busy),
+                    ("PEXPIRE", keys.worker(worker), ttl_ms),
+                    ("ZADD", keys.workers, now, worker),
+                ]
+            )
 
     async def forget(self, *workers: str) -> None:
         keys = self._store.keys

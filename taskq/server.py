@@ -17,6 +17,7 @@ SCHEMA_READER = SCHEMA_WRITER = 1
 """What this version understands; data may be marked as needing more (see ``mark_schema``)."""
 MIN_LISTPACK_VALUE = 1024
 """Hashes with longer values are stored as tables, at about twice the memory for a small job."""
+ALL_SLOTS = "16384"
 HEADROOM = 0.9
 """Share of maxmemory from which the janitor drops ended jobs early."""
 
@@ -38,16 +39,20 @@ class ServerReport:
 
 async def check_server(store: AsyncStore) -> ServerReport:
     """Looks at the server. Raises ``Unavailable`` when it cannot be asked."""
-    info, config, marks = await store.pipeline(
+    info, config, marks, cluster = await store.pipeline(
         [
             ("INFO",),
             ("CONFIG", "GET", "hash-max-listpack-value"),
             ("HGETALL", store.keys.schema),
+            ("CLUSTER", "INFO"),
         ]
     )
-    # A marker that is no hash is doctor's to report.
+    # A marker that is no hash is doctor's to report; an error about the cluster says that it is none.
     return judge(
-        _info(info), _config(config), None if isinstance(marks, Exception) else _config(marks)
+        _info(info),
+        _config(config),
+        None if isinstance(marks, Exception) else _config(marks),
+        None if isinstance(cluster, Exception) else _info(cluster),
     )
 
 
@@ -79,8 +84,10 @@ def judge(
     info: Mapping[str, str] | None,
     config: Mapping[str, str] | None,
     schema: Mapping[str, str] | None = None,
+    cluster: Mapping[str, str] | None = None,
 ) -> ServerReport:
-    """The verdict on what INFO, CONFIG and the schema's marks said; None where one is not to be had."""
+    """The verdict on what INFO, CONFIG, the schema's marks and CLUSTER INFO said; None where one is not to
+    be had."""
     facts = info or {}
     flavour: Literal["redis", "valkey", "unknown"] = "unknown"
     if info is not None:
@@ -99,6 +106,7 @@ def judge(
         problems=(
             *_too_old(flavour, version),
             *_replica(facts),
+            *_cluster(facts, cluster or {}),
             *_eviction(facts),
             *_schema(schema or {}),
         ),
@@ -121,6 +129,18 @@ def _replica(facts: Mapping[str, str]) -> Iterator[str]:
     if facts.get("role") == "slave":
         kind = "writable" if facts.get("slave_read_only") == "0" else "read-only"
         yield f"it is a {kind} replica: point taskq at the primary"
+
+
+def _cluster(facts: Mapping[str, str], cluster: Mapping[str, str]) -> Iterator[str]:
+    """One node may hold all slots. With more, queues whose slots are elsewhere would be refused later."""
+    if facts.get("cluster_enabled") != "1" or not cluster:
+        return
+    nodes, slots = cluster.get("cluster_size", "1"), cluster.get("cluster_slots_assigned", "")
+    if nodes not in ("0", "1") or slots != ALL_SLOTS:
+        yield (
+            f"it is a node of a cluster ({nodes} with slots, {slots} of {ALL_SLOTS} slots assigned), and "
+            "taskq talks to one node: use a server of its own, or a cluster whose one node holds all slots"
+        )
 
 
 def _eviction(facts: Mapping[str, str]) -> Iterator[str]:

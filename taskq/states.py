@@ -102,8 +102,16 @@ TRANSITIONS: dict[str, Transition] = {
         _transition("log"),
         _transition("watch"),
         _transition("heartbeat"),
+        _transition("lease"),
+        _transition("settle"),
+        _transition("overdue"),
         _transition("configure"),
+        _transition("listen"),
         _transition("rollup"),
+        _transition("bulk_start"),
+        _transition("bulk_take"),
+        _transition("bulk_step"),
+        _transition("bulk_stop"),
     )
 }
 """Every script that writes, by name."""

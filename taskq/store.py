@@ -10,6 +10,7 @@ import contextlib
 import functools
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -209,6 +210,8 @@ class AsyncStore:
         self._execute: Callable[..., Any] = client.execute_command
         self.keys = keys
         self.retry_seconds = retry_seconds
+        self.errors: Counter[str] = Counter()
+        """Calls that failed, by the reason of ``Unavailable`` (``error``: another one), tries included."""
         self._known_queues: set[str] = set()
 
     @classmethod
@@ -225,11 +228,19 @@ class AsyncStore:
     async def once(self, call: Call[T]) -> T:
         """Sends a call once; redis-py's errors pass through."""
         try:
-            reply = await _cancellable(self._execute(*_evalsha(call)))
-        except rx.NoScriptError:
-            body = _body(self.redis, call.script)
-            reply = await _cancellable(self._execute(*_eval(call, body)))
+            try:
+                reply = await _cancellable(self._execute(*_evalsha(call)))
+            except rx.NoScriptError:
+                body = _body(self.redis, call.script)
+                reply = await _cancellable(self._execute(*_eval(call, body)))
+        except (redis.RedisError, OSError) as error:
+            self._count(error)
+            raise
         return call.parse(reply)
+
+    def _count(self, error: Exception) -> None:
+        failure = translate(error)
+        self.errors[failure.reason if isinstance(failure, Unavailable) else "error"] += 1
 
     async def retrying(
         self, action: Callable[[], Awaitable[T]], *, retry_seconds: float | None = None
@@ -263,7 +274,11 @@ class AsyncStore:
             pipe = self.redis.pipeline(transaction=False)
             for command in commands:
                 pipe.execute_command(*command)
-            return list(await _cancellable(pipe.execute(raise_on_error=False)))
+            try:
+                return list(await _cancellable(pipe.execute(raise_on_error=False)))
+            except (redis.RedisError, OSError) as error:
+                self._count(error)
+                raise
 
         return await self.retrying(action)
 

@@ -5,7 +5,7 @@ A route says in one line what it needs, below its path: ``@needs(Scope.READ)``, 
 (``access_of(request)``) what is there for this key::
 
     a queue by name               check_queue(queue)
-    all of a queue                check_whole_queue(queue)
+    all of a queue                check_whole_queue(queue), check_part(queue, job_type)
     a job by its id               deps.find_job(request, job_id), which asks check_job
     a submission                  check_use(queue, job_type)
     a lease                       check_queue(queue), types(asked)
@@ -112,6 +112,14 @@ class Access:
                 "key_restricted",
                 "this acts on all jobs of the queue, and this API key may use some job types only",
             )
+
+    def check_part(self, queue: str, job_type: str | None) -> None:
+        """For what touches the jobs of one type in a queue, or all where none is named. Raises
+        ``QueueNotFound``, ``Refused`` ``key_restricted`` or ``forbidden_job_type``."""
+        if job_type:
+            self.check_use(queue, job_type)
+        else:
+            self.check_whole_queue(queue)
 
     def check_everything(self) -> None:
         """For what concerns the whole installation. Raises ``Refused`` ``key_restricted`` where the key is

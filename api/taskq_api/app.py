@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI
+from prometheus_client import CollectorRegistry
 from starlette.middleware.cors import CORSMiddleware
 
 from taskq.aio import end_tasks
@@ -17,8 +18,23 @@ from taskq_api.access import check_scope, guarded
 from taskq_api.auth import Door, check_bind, listed_keys
 from taskq_api.deps import Services
 from taskq_api.docs import show_scopes
+from taskq_api.hub import Hub
 from taskq_api.limits import BodyLimit, SecurityHeaders, is_loopback
-from taskq_api.routes import health, jobs, keys, pages, queues
+from taskq_api.metrics import RequestMetrics
+from taskq_api.routes import (
+    bulk,
+    events,
+    failures,
+    health,
+    jobs,
+    keys,
+    leases,
+    metrics,
+    operate,
+    pages,
+    queues,
+    steering,
+)
 from taskq_api.schemas import components
 from taskq_api.version import VERSION
 
@@ -37,8 +53,14 @@ milliseconds; durations are seconds. A 503 or 429 says in `Retry-After` when to 
 
 TAGS = [
     {"name": "jobs", "description": "Submit, look at and steer jobs."},
+    {"name": "leases", "description": "Run jobs over HTTP, in any language."},
+    {"name": "errors", "description": "Failures by kind."},
+    {"name": "bulk", "description": "Many jobs at once: preview, start, watch, stop."},
     {"name": "queues", "description": "Queues and their settings."},
+    {"name": "events", "description": "What happens, as it happens."},
+    {"name": "metrics", "description": "Figures."},
     {"name": "workers", "description": "Who runs jobs, and which."},
+    {"name": "doctor", "description": "Is everything where it should be?"},
     {"name": "keys", "description": "API keys, and the trail of what people did."},
     {"name": "health", "description": "For probes; never needs a key."},
 ]
@@ -92,12 +114,26 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
     )
     app.state.settings = settings
     app.state.stopping = asyncio.Event()
+    app.state.registry = CollectorRegistry()
     errors.install(app)
     # Found first, and free of the dependency machinery that this busiest route does not use; its twin
     # in the router is what the OpenAPI document shows.
     submit = guarded(jobs.submit_job)
     app.add_route("/jobs", submit, methods=["POST"], include_in_schema=False)
-    for module in (jobs, queues, keys, health, pages):
+    for module in (
+        jobs,
+        steering,
+        failures,
+        bulk,
+        leases,
+        queues,
+        events,
+        metrics,
+        operate,
+        keys,
+        health,
+        pages,
+    ):
         app.include_router(module.router)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
@@ -112,13 +148,14 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
         )
     app.add_middleware(errors.Shield)
     app.add_middleware(SecurityHeaders)
+    app.add_middleware(RequestMetrics, registry=app.state.registry)
     return app
 
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = app.state.settings
-    services = app.state.services = Services.open(settings)
+    services = app.state.services = Services.open(settings, app.state.registry)
     with contextlib.suppress(TaskqError, TimeoutError):  # then the first request waits for it
         async with asyncio.timeout(KEYS_SECONDS):
             await services.ring.read()
@@ -130,8 +167,18 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         )
     janitor = asyncio.create_task(services.janitor.run())
     ring = asyncio.create_task(services.ring.run())
+    ending = asyncio.create_task(_end_streams(app.state.stopping, services.hub))
     try:
         yield
     finally:
-        await end_tasks(janitor, ring)
+        await end_tasks(janitor, ring, ending, *services.background)
+        await services.hub.close()
+        await services.payloads.close()
+        await services.polls.close()
         await services.client.close()
+
+
+async def _end_streams(stopping: asyncio.Event, hub: Hub) -> None:
+    """Open streams end when the process is asked to stop, and do not use up its grace."""
+    await stopping.wait()
+    await hub.close()

@@ -23,9 +23,6 @@ from taskq_api.tries import FailedTries, peer_of
 OPEN_PATHS = frozenset({"/health", "/ready"})
 """What probes ask for; never needs a key."""
 
-OWNER = "taskq.owner"
-"""Where a request's scope holds the ``owner`` of its ``Access`` by itself."""
-
 
 def is_open(path: str) -> bool:
     """Whether a path needs no key."""
@@ -106,7 +103,6 @@ class Door:
             await ring.fresh()
             if not ring.closed:
                 scope[ACCESS] = OPEN
-                scope[OWNER] = OPEN.owner
                 return None
         token = _bearer(scope)
         shown = digest(token)
@@ -130,7 +126,6 @@ class Door:
             return _unauthorized(expired)
         self._prove(access)
         scope[ACCESS] = access
-        scope[OWNER] = access.owner
         wait = await ring.wait_for(access)
         if wait:
             return _later("rate_limited", f"this API key may send {access.rate} requests", wait)

@@ -1,12 +1,14 @@
 """Many submissions in one request: each is judged and stored for itself."""
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
 
 from taskq import calls, codec
-from taskq.client import AsyncClient, chunks, refusal, submit_specs
+from taskq.client import AsyncClient, chunks, refusal, submit_specs, traced
 from taskq.errors import TaskqError, Unavailable, UniqueHeld
 from taskq.ids import join_id
 from taskq.model import Enqueued, JobSpec
@@ -15,9 +17,12 @@ from taskq.tasks import TaskOptions
 from taskq_api.access import Access
 from taskq_api.deps import hidden_holder
 from taskq_api.errors import Refused, describe, document, invalid
+from taskq_api.payloads import Payloads
 from taskq_api.schemas import BatchItem
 
 Problem = dict[str, Any]
+
+YIELD_BYTES = 16_384
 
 DEFAULTS = TaskOptions()
 """What a submission gets where it says nothing; the task's own options are the worker's to know."""
@@ -48,12 +53,21 @@ def _outcome(
 class Batch:
     """Jobs on their way: taken, then stored queue by queue, then answered for."""
 
-    def __init__(self, new_ulid: Callable[[], str], access: Access) -> None:
+    def __init__(
+        self,
+        new_ulid: Callable[[], str],
+        access: Access,
+        payloads: Payloads,
+        traceparent: str | None = None,
+    ) -> None:
+        self._payloads = payloads
         self._new_ulid = new_ulid
+        self._traceparent = traceparent
         self._access = access
         self.durable = False
         """Whether an item asks for it."""
         self._outcomes: list[dict[str, Any]] = []
+        self._values: dict[int, Any] = {}
         self._wanted: dict[str, list[tuple[int, JobSpec]]] = {}
 
     def take(self, items: list[Any]) -> None:
@@ -69,7 +83,30 @@ class Batch:
             else:
                 self._wanted.setdefault(queue, []).append((i, spec))
                 self.durable = self.durable or spec.durable
+                self._values[i] = item.get("payload", {})
             self._outcomes.append(outcome)
+
+    async def judge(self) -> None:
+        """Holds what was taken against what workers have published."""
+        for queue, wanted in self._wanted.items():
+            for job_type in {spec.job_type for _, spec in wanted}:
+                await self._payloads.look(queue, job_type)
+            fits, looked = [], 0
+            for i, spec in wanted:
+                looked += len(spec.payload)
+                if looked > YIELD_BYTES:
+                    # Other requests have their turn.
+                    looked = 0
+                    await asyncio.sleep(0)
+                try:
+                    payload = self._values.pop(i)
+                    self._payloads.judge(queue, spec.job_type, payload, len(spec.payload))
+                except TaskqError as error:
+                    self._outcomes[i] = _refused(describe(error))
+                else:
+                    fits.append((i, spec))
+            self._wanted[queue] = fits
+        self._wanted = {queue: fits for queue, fits in self._wanted.items() if fits}
 
     def _spec(self, item: Any) -> tuple[str, JobSpec]:
         if not isinstance(item, dict):
@@ -88,7 +125,9 @@ class Batch:
         )
         calls.check_spec(spec)
         self._access.check_use(queue, spec.job_type)
-        return queue, spec
+        return queue, spec if self._traceparent is None else replace(
+            spec, traceparent=self._traceparent
+        )
 
     def queues(self) -> list[str]:
         return list(self._wanted)
@@ -99,7 +138,8 @@ class Batch:
         for chunk in chunks([spec for _, spec in self._wanted[queue]]):
             outcomes: Sequence[Enqueued | TaskqError]
             try:
-                outcomes = await submit_specs(client.store, queue, chunk)
+                with traced(queue, chunk) as spanned:
+                    outcomes = await submit_specs(client.store, queue, spanned)
             except TaskqError as error:
                 if isinstance(error, Unavailable) and not self._any_stored():
                     raise

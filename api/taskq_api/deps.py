@@ -6,14 +6,17 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
+from prometheus_client import CollectorRegistry
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from taskq import codec
 from taskq.apikeys import KeyStore
 from taskq.audit import Audit, Note
+from taskq.bulk import Bulks
 from taskq.client import AsyncClient
 from taskq.errors import InvalidInput, InvalidPayload, JobNotFound, UniqueHeld
+from taskq.events import EventReader
 from taskq.ids import UlidFactory, join_id, split_id
 from taskq.inspector import Inspector
 from taskq.janitor import Janitor
@@ -25,7 +28,11 @@ from taskq.store import AsyncStore
 from taskq_api.access import Access, access_of
 from taskq_api.auth import listed_keys
 from taskq_api.errors import Refused, invalid
+from taskq_api.hub import Hub
 from taskq_api.keyring import KeyRing
+from taskq_api.metrics import Metrics
+from taskq_api.payloads import Payloads
+from taskq_api.polling import Polls
 
 RETRY_SECONDS = 2.0
 """How long a request tries again while Redis is away: a restart of a moment is not seen by clients."""
@@ -46,10 +53,21 @@ class Services:
     ring: KeyRing
     keys: KeyStore
     audit: Audit
+    polls: Polls
+    bulks: Bulks
+    payloads: Payloads
+    hub: Hub
+    """The one reader of events, for all streams."""
+    metrics: Metrics
+    background: set["asyncio.Task[Any]"] = field(default_factory=set)
+    """What goes on after its request was answered; ends with the process, and others carry it on."""
+    doctor: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One consistency check at a time."""
     new_ulid: UlidFactory = field(default_factory=UlidFactory)
 
     @classmethod
-    def open(cls, settings: Settings) -> "Services":
+    def open(cls, settings: Settings, registry: CollectorRegistry) -> "Services":
+        """``registry`` holds what the process itself counts."""
         client = AsyncClient.from_url(
             settings.redis_url,
             settings.namespace,
@@ -57,20 +75,31 @@ class Services:
             socket_timeout=SOCKET_SECONDS,
         )
         store = client.store
+        probe = AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0)
+        inspector, workers = Inspector(store), Registry(store, ttl_seconds=60)
+        hub = Hub(EventReader(probe))
         return cls(
             settings,
             client,
-            Inspector(store),
-            Registry(store, ttl_seconds=60),
+            inspector,
+            workers,
             Janitor(
                 store,
                 every_seconds=settings.janitor_seconds,
                 lease_seconds=settings.lease_seconds,
             ),
-            AsyncStore(store.redis, Keys(settings.namespace), retry_seconds=0),
+            probe,
             KeyRing(store, listed_keys(settings)),
             KeyStore(store),
             Audit(store),
+            Polls(
+                store,
+                AsyncStore.from_url(settings.redis_url, store.keys, socket_timeout=SOCKET_SECONDS),
+            ),
+            Bulks(store),
+            Payloads(store),
+            hub,
+            Metrics(registry, inspector, workers, store, hub),
         )
 
 

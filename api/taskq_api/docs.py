@@ -1,7 +1,7 @@
 """Pieces of the OpenAPI document that routes share."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from fastapi import APIRouter
@@ -28,11 +28,16 @@ BODY = ("invalid_json", "invalid", "invalid_payload", "payload_too_large", "unsu
 
 
 def answers(
-    good: dict[int, type[BaseModel]], *codes: str, headers: dict[int, dict[str, Any]] | None = None
+    good: Mapping[int, type[BaseModel] | None],
+    *codes: str,
+    headers: dict[int, dict[str, Any]] | None = None,
 ) -> dict[int | str, dict[str, Any]]:
     """``responses=`` of a route: what it answers with, and the codes of its problems."""
     out: dict[int | str, dict[str, Any]] = {}
     for status, model in good.items():
+        if model is None:
+            out[status] = {"description": "Done; there is nothing to say."}
+            continue
         out[status] = {
             "description": (model.__doc__ or "").strip(),
             "content": {"application/json": reference(model)},

@@ -20,6 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from taskq.errors import (
     InvalidInput,
     OutOfMemory,
+    StaleFence,
     TaskqError,
     Unavailable,
     UniqueHeld,
@@ -40,16 +41,26 @@ CODES: dict[str, tuple[int, str]] = {
     "job_not_found": (404, "There is no such job"),
     "queue_not_found": (404, "There is no such queue"),
     "key_not_found": (404, "There is no such API key"),
+    "lease_not_found": (404, "There is no such lease"),
+    "worker_not_found": (404, "There is no such live worker"),
+    "error_not_found": (404, "No failures of this kind are known"),
+    "bulk_not_found": (404, "There is no such bulk action"),
     "method_not_allowed": (405, "This method is not allowed here"),
     "wrong_state": (409, "The job's state does not allow this"),
     "idempotency_conflict": (409, "The idempotency key was used with another body"),
     "unique_held": (409, "A live job holds the unique key"),
+    "stale_fence": (409, "The run is over, or another's by now"),
+    "lease_lost": (410, "The lease has run out or was handed back"),
     "result_expired": (410, "The result is no longer kept"),
     "payload_too_large": (413, "The body or payload is too large"),
     "unsupported_media_type": (415, "Bodies must be application/json"),
     "head_too_large": (431, "URL and headers are too large"),
     "invalid": (422, "A value was refused"),
-    "invalid_payload": (422, "A value is not JSON that every reader understands alike"),
+    "invalid_payload": (
+        422,
+        "A payload is not JSON that all read alike, or does not fit its job type",
+    ),
+    "unknown_job_type": (422, "No worker has published this job type, and the queue is strict"),
     "queue_full": (429, "The queue is full"),
     "rate_limited": (429, "The API key has used up its rate"),
     "too_many_failures": (429, "Too many wrong API keys came from this address"),
@@ -57,6 +68,7 @@ CODES: dict[str, tuple[int, str]] = {
     "internal": (500, "Something went wrong inside"),
     "taskq_error": (500, "Something went wrong inside"),
     "broken_key": (500, "Stored data is broken: an operator has to run `taskq doctor`"),
+    "too_many_streams": (503, "There is no room for another stream"),
     "not_ready": (503, "Not ready to serve"),
     "durable_unsupported": (503, "The server cannot promise that a job is on disk"),
     "redis_unavailable": (503, "Redis cannot be used now"),
@@ -64,7 +76,12 @@ CODES: dict[str, tuple[int, str]] = {
 }
 """Every code that an answer may carry: its HTTP status and title."""
 
-RETRY_AFTER = {"queue_full": "5", "redis_unavailable": "2", "redis_out_of_memory": "10"}
+RETRY_AFTER = {
+    "queue_full": "5",
+    "too_many_streams": "5",
+    "redis_unavailable": "2",
+    "redis_out_of_memory": "10",
+}
 """Seconds, for the codes that pass by themselves."""
 
 PROBLEM = "application/problem+json"
@@ -127,7 +144,7 @@ def describe(error: TaskqError) -> dict[str, Any]:
         more["field"] = error.field
     if isinstance(error, UniqueHeld):
         more["job_id"] = error.job_id
-    if isinstance(error, WrongState) and error.state is not None:
+    if isinstance(error, (StaleFence, WrongState)) and error.state is not None:
         more["state"] = str(error.state)
     if isinstance(error, Unavailable):
         more["reason"] = error.reason

@@ -6,9 +6,13 @@ Every call may be sent again after a lost answer (see the scripts' contracts).
 """
 
 from taskq.calls.base import TEN_YEARS_MS, Call, check_word, check_worker, delay_to_ms
+from taskq.calls.bulk import bulk_show, bulk_start, bulk_step, bulk_stop, bulk_take
 from taskq.calls.door import throttle
 from taskq.calls.janitor import MAX_LOST, expire, promote, reap, rollup, trim
+from taskq.calls.leases import held, lease, overdue, settle
 from taskq.calls.operator import (
+    FLAGS,
+    LISTEN_MS,
     SETTINGS,
     Repair,
     cancel,
@@ -22,7 +26,18 @@ from taskq.calls.operator import (
     retry,
     watch,
 )
-from taskq.calls.readers import Cursor, Page, check, counts, page, parse_job, show
+from taskq.calls.readers import (
+    Cursor,
+    Page,
+    check,
+    counts,
+    errors,
+    metrics,
+    page,
+    parse_job,
+    position,
+    show,
+)
 from taskq.calls.submission import MAX_ITEMS, check_priority, check_spec, enqueue
 from taskq.calls.worker import (
     MAX_CRASHES,
@@ -43,6 +58,8 @@ from taskq.calls.worker import (
 from taskq.codec import MAX_BYTES
 
 __all__ = [
+    "FLAGS",
+    "LISTEN_MS",
     "MAX_BYTES",
     "MAX_CRASHES",
     "MAX_ITEMS",
@@ -56,6 +73,11 @@ __all__ = [
     "Page",
     "Repair",
     "Success",
+    "bulk_show",
+    "bulk_start",
+    "bulk_step",
+    "bulk_stop",
+    "bulk_take",
     "cancel",
     "check",
     "check_priority",
@@ -71,14 +93,20 @@ __all__ = [
     "delete",
     "edit",
     "enqueue",
+    "errors",
     "expire",
     "fail",
     "finish",
     "heartbeat",
+    "held",
+    "lease",
     "listen",
     "log",
+    "metrics",
+    "overdue",
     "page",
     "parse_job",
+    "position",
     "progress",
     "promote",
     "purge",
@@ -88,6 +116,7 @@ __all__ = [
     "repair",
     "retry",
     "rollup",
+    "settle",
     "show",
     "snooze",
     "throttle",

@@ -15,10 +15,16 @@ from taskq.states import State
 
 
 def cancel(
-    keys: QueueKeys, ulids: Sequence[str], reason: str = "cancelled", *, now: float | None = None
+    keys: QueueKeys,
+    ulids: Sequence[str],
+    reason: str = "cancelled",
+    *,
+    waiting_only: bool = False,
+    now: float | None = None,
 ) -> Call[list[tuple[str, State | None]]]:
-    """Cancels, or asks running jobs to stop: (word, state of an ended job) each."""
-    return make("cancel", keys, now, (reason,), ulids, _words_with_state)
+    """Cancels, or (not so with ``waiting_only``) asks running jobs to stop: (word, state of an ended job)
+    each."""
+    return make("cancel", keys, now, (reason, int(waiting_only)), ulids, _words_with_state)
 
 
 def _words_with_state(reply: Any) -> list[tuple[str, State | None]]:
@@ -48,9 +54,13 @@ def edit(
     keys: QueueKeys,
     edits: Sequence[tuple[str, int | None, int | None]],
     *,
+    fence: int | None = None,
     now: float | None = None,
 ) -> Call[list[tuple[str, State | None]]]:
-    """Changes waiting jobs (ulid, priority, run_at_ms; None keeps): (word, state) each."""
+    """Changes waiting jobs (ulid, priority, run_at_ms; None keeps): (word, state) each.
+
+    ``fence`` (0: it never ran) leaves a job alone that has run since.
+    """
     items: list[Arg] = []
     for ulid, priority, run_at_ms in edits:
         if priority is not None:
@@ -59,15 +69,23 @@ def edit(
             ulid,
             "" if priority is None else priority,
             "" if run_at_ms is None else run_at_ms,
+            "" if fence is None else fence,
         )
     return make("edit", keys, now, (), items, _words_with_state)
 
 
 def delete(
-    keys: QueueKeys, ulids: Sequence[str], *, now: float | None = None
+    keys: QueueKeys,
+    ulids: Sequence[str],
+    *,
+    fences: Sequence[int | None] = (),
+    now: float | None = None,
 ) -> Call[list[tuple[str, State | None]]]:
-    """Drops ended jobs: (word, state) each."""
-    return make("delete", keys, now, (), ulids, _words_with_state)
+    """Drops ended jobs: (word, state) each. ``fences``, one per job, leaves those alone that ran since."""
+    items: list[Arg] = []
+    for ulid, fence in zip(ulids, fences or [None] * len(ulids), strict=True):
+        items += (ulid, "" if fence is None else fence)
+    return make("delete", keys, now, (), items, _words_with_state)
 
 
 def purge(
@@ -99,7 +117,11 @@ SETTINGS: dict[str, tuple[int, int]] = {
     "cancelled_max": (0, 100_000_000),
     "cancelled_bytes": (0, 1_000_000_000_000),
 }
-"""Whole-number settings of a queue and their ranges; ``paused`` and ``paused_types`` come besides."""
+"""Whole-number settings of a queue and their ranges; ``FLAGS`` and ``paused_types`` come besides."""
+
+FLAGS = ("paused", "strict_types")
+"""Settings of a queue that are on or off. ``strict_types``: the REST API refuses jobs of a type that no
+worker has published."""
 
 
 def check_settings(changes: dict[str, Any]) -> dict[str, str]:
@@ -108,9 +130,9 @@ def check_settings(changes: dict[str, Any]) -> dict[str, str]:
     for name, value in changes.items():
         if value is None:
             out[name] = ""
-        elif name == "paused":
+        elif name in FLAGS:
             if not isinstance(value, bool):
-                raise InvalidInput("paused must be true or false", field=name)
+                raise InvalidInput(f"{name} must be true or false", field=name)
             out[name] = "1" if value else ""
         elif name == "paused_types":
             if isinstance(value, str) or not isinstance(value, Iterable):
@@ -124,7 +146,7 @@ def check_settings(changes: dict[str, Any]) -> dict[str, str]:
                 )
             out[name] = str(value)
         else:
-            known = ", ".join(["paused", "paused_types", *SETTINGS])
+            known = ", ".join([*FLAGS, "paused_types", *SETTINGS])
             raise InvalidInput(f"no setting {name!r}; there are {known}", field=name)
     return out
 
@@ -137,9 +159,14 @@ def configure(keys: QueueKeys, changes: dict[str, Any], *, now: float | None = N
     )
 
 
-def listen(keys: QueueKeys, until_ms: int, *, now: float | None = None) -> Call[None]:
-    """Asks the scripts to write events until then."""
-    return make("configure", keys, now, (), ("listen_until", until_ms), lambda _: None)
+LISTEN_MS = 120_000
+"""For how long events are written after somebody asked for them. A reader asks again every quarter of it."""
+
+
+def listen(keys: QueueKeys, for_ms: int = LISTEN_MS, *, now: float | None = None) -> Call[str]:
+    """Asks that events be written for a while; answers the id of the stream's last entry: what happens from
+    then on comes after it."""
+    return make("listen", keys, now, (for_ms,), (), text_of)
 
 
 def watch(

@@ -8,7 +8,7 @@ from typing import Any
 from taskq.calls.base import Call, make, optional_int, text_of
 from taskq.errors import BrokenKey
 from taskq.keys import QueueKeys
-from taskq.model import Job, QueueInfo, TypeDepth
+from taskq.model import ErrorGroup, Job, Place, QueueInfo, QueueMetrics, TypeDepth
 from taskq.states import State
 
 
@@ -26,6 +26,22 @@ def counts(keys: QueueKeys, *, now: float | None = None) -> Call[QueueInfo]:
         )
 
     return make("counts", keys, now, (), (), parse)
+
+
+def metrics(keys: QueueKeys, *, now: float | None = None) -> Call[QueueMetrics]:
+    """A queue's counters since ever, and how far its duties are behind; its cost has a bound."""
+
+    def parse(reply: Any) -> QueueMetrics:
+        clock, pairs, due, window, ticks = reply
+        return QueueMetrics(
+            float(clock),
+            {text_of(pairs[i]): int(pairs[i + 1]) for i in range(0, len(pairs), 2)},
+            float(due) if due else None,
+            float(window),
+            {text_of(ticks[i]): float(ticks[i + 1]) for i in range(0, len(ticks), 2)},
+        )
+
+    return make("metrics", keys, now, (), (), parse)
 
 
 def show(
@@ -65,9 +81,15 @@ def page(
     limit: int = 50,
     budget: int = 1000,
     cursor: Cursor | None = None,
+    fingerprint: str = "",
+    since: int | None = None,
+    before: int | None = None,
     now: float | None = None,
 ) -> Call[Page]:
-    """A page of the jobs of one state: waiting ones next first, ended ones newest first."""
+    """A page of the jobs of one state: waiting ones next first, ended ones newest first.
+
+    ``since`` and ``before`` (ms) are about when an ended job ended, and when another was stored.
+    """
 
     def parse(reply: Any) -> Page:
         rows, looked, box, score, last = reply
@@ -76,7 +98,8 @@ def page(
         return Page(tuple(job for job in jobs if job is not None), int(looked), go_on)
 
     at = cursor or Cursor()
-    fixed = (state.value, job_type, limit, budget, at.box, at.score, at.id)
+    stretch = ("" if since is None else since, "" if before is None else before)
+    fixed = (state.value, job_type, limit, budget, at.box, at.score, at.id, fingerprint, *stretch)
     return make("page", keys, now, fixed, (), parse)
 
 
@@ -140,6 +163,7 @@ def parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job
         finished_at=number("finished_at"),
         expires_at=number("expires_at"),
         retried_from=text("retried_from"),
+        fingerprint=text("fingerprint"),
         stub="stub" in f,
         history=tuple(_object(line) for line in history),
         log=tuple(_object(line, "line") for line in log),
@@ -155,3 +179,54 @@ def check(
         return [(text_of(reply[i]), text_of(reply[i + 1])) for i in range(0, len(reply), 2)]
 
     return make("check", keys, now, (), ulids, parse)
+
+
+def errors(
+    keys: QueueKeys, fingerprint: str = "", *, now: float | None = None
+) -> Call[list[ErrorGroup]]:
+    """The kinds of failures of a queue, the latest first; or the one that is named."""
+
+    def parse(reply: Any) -> list[ErrorGroup]:
+        return [_error_group(keys.queue, text_of(name), pairs) for name, pairs in reply]
+
+    return make("errors", keys, now, (fingerprint,), (), parse)
+
+
+def _error_group(queue: str, fingerprint: str, pairs: Any) -> ErrorGroup:
+    f = {text_of(pairs[i]): pairs[i + 1] for i in range(0, len(pairs), 2)}
+
+    def number(name: str) -> int:
+        text = f.get(name, b"")
+        return int(text) if text.isdigit() else 0
+
+    return ErrorGroup(
+        fingerprint=fingerprint,
+        queue=queue,
+        job_type=text_of(f.get("job_type", b"")),
+        signature=text_of(f.get("signature", b"")),
+        error=_object(f["error"]) if "error" in f else None,
+        count=number("count"),
+        failed=number("failed"),
+        first_at=number("first_at"),
+        last_at=number("last_at"),
+        job_id=f"{queue}:{text_of(f.get('job', b''))}",
+    )
+
+
+def position(keys: QueueKeys, ulid: str, *, now: float | None = None) -> Call[Place]:
+    """Where a job stands, and how many stand before it by type."""
+
+    def parse(reply: Any) -> Place:
+        clock, fields, place, lines, aging, paused, paused_types = reply
+        job = parse_job(keys.queue, ulid, fields, (), ())
+        return Place(
+            now=float(clock),
+            job=job,
+            score=float(place) if place else None,
+            before={text_of(name): int(n) for name, n in lines},
+            aging_ms=int(aging),
+            paused=bool(paused),
+            paused_types=tuple(text_of(paused_types).split()),
+        )
+
+    return make("position", keys, now, (ulid,), (), parse)

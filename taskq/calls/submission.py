@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from taskq import tracing
 from taskq.calls.base import TEN_YEARS_MS, Arg, Call, make, text_of
 from taskq.codec import MAX_BYTES
 from taskq.errors import InvalidInput, PayloadTooLarge
@@ -28,6 +29,8 @@ def check_spec(spec: JobSpec, max_bytes: int = MAX_BYTES) -> None:
         )
     if spec.unique is not None:
         check_key(spec.unique, "unique_key")
+    if spec.traceparent is not None and tracing.parse(spec.traceparent) is None:
+        raise InvalidInput("traceparent is none of version 00", field="traceparent")
     if spec.delay_ms is not None and spec.run_at_ms is not None:
         raise InvalidInput("give delay or run_at, not both", field="delay")
     for field, value, low, high in (
@@ -70,6 +73,7 @@ _OPTIONS = (
     "result_ttl_ms",
     "keep_payload",
     "retried_from",
+    "traceparent",
     "check",
 )
 

@@ -7,6 +7,7 @@ from typing import Any
 from taskq.calls.base import Arg, Call, check_word, check_worker, make, optional_int, text_of, words
 from taskq.codec import MAX_BYTES
 from taskq.errors import BrokenKey, InvalidInput
+from taskq.fingerprint import signature
 from taskq.keys import QueueKeys
 from taskq.model import Beat, Claimed, ClaimReply, Reconciled
 
@@ -53,9 +54,11 @@ def claim(
     lease_ms: int,
     upper: float | None = None,
     max_bytes: int = MAX_BYTES,
+    alone: bool = False,
     now: float | None = None,
 ) -> Call[ClaimReply]:
-    """Takes up to ``most`` jobs of ``job_types``; ``most = 0`` only looks.
+    """Takes up to ``most`` jobs of ``job_types``; ``most = 0`` only looks. With ``alone`` a suspect comes
+    by itself.
 
     ``call`` numbers this worker's claims, from 1 up. Send it again with the same number until an answer
     arrives; only then use the next. Raises ``BrokenKey`` when parsed: nothing was taken then.
@@ -68,6 +71,7 @@ def claim(
         lease_ms,
         max_bytes,
         PROTOCOL,
+        1 if alone else 0,
     )
     return make("claim", keys, now, fixed, job_types, _parse_claim)
 
@@ -94,9 +98,12 @@ def _parse_jobs(jobs: Any) -> tuple[Claimed, ...]:
         return tuple([_parse_claimed(job) for job in jobs])
     except ValueError:
         # A job whose numbers were spoilt in Redis must not keep its neighbours from their worker.
-        return tuple(
-            [_parse_claimed([*job[:4], *(_number(value) for value in job[4:])]) for job in jobs]
-        )
+        return tuple([parse_claimed(job) for job in jobs])
+
+
+def parse_claimed(job: Any) -> Claimed:
+    """A claimed job; a number that was spoilt in Redis counts as not set."""
+    return _parse_claimed([*job[:4], *(_number(value) for value in job[4:])])
 
 
 def _number(value: bytes) -> bytes:
@@ -118,6 +125,7 @@ def _parse_claimed(v: Any) -> Claimed:
         int(v[10]),
         int(v[11]),
         int(v[12]) if v[12] else None,
+        v[13].decode(errors="replace") if len(v) > 13 and v[13] else None,
     )
 
 
@@ -138,7 +146,8 @@ def fail(
     """Reports failures; one word per item (see ``fail.lua``)."""
     items: list[Arg] = []
     for f in failures:
-        items += (f.ulid, f.fence, f.error, f.delay_ms, f.max_attempts)
+        kind, brief = signature(f.error)
+        items += (f.ulid, f.fence, f.error, f.delay_ms, f.max_attempts, kind, brief)
     return make("fail", keys, now, (check_worker(worker),), items, words)
 
 

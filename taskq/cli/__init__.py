@@ -12,8 +12,11 @@ from taskq.cli.dead import dead
 from taskq.cli.group import TaskqGroup
 from taskq.cli.jobs import jobs
 from taskq.cli.queues import queues
-from taskq.cli.status import doctor, stats, workers
+from taskq.cli.status import doctor, stats
 from taskq.cli.submit import submit
+from taskq.cli.top import top
+from taskq.cli.why import why
+from taskq.cli.workers import workers
 from taskq.lifeline import follow_parent
 
 
@@ -28,7 +31,7 @@ def main() -> None:
     follow_parent()
 
 
-for _command in (audit, dead, doctor, jobs, keys, queues, stats, submit, workers):
+for _command in (audit, dead, doctor, jobs, keys, queues, stats, submit, top, why, workers):
     main.add_command(_command)
 
 __all__ = ["main"]

@@ -11,9 +11,9 @@ from taskq.cli.tables import age, echo_json, note, place, table
 from taskq.client import AsyncClient
 from taskq.errors import TaskqError
 from taskq.ids import split_id
-from taskq.inspector import STATE_ORDER, Inspector, JobPage, how_to_serve, unserved
-from taskq.model import Job, QueueInfo
-from taskq.ordering import AGING_MS_DEFAULT, effective_priority
+from taskq.inspector import STATE_ORDER, Inspector, JobPage
+from taskq.model import Job
+from taskq.position import IN_TURN, Position, position
 from taskq.present import job_to_dict
 from taskq.registry import now_ms
 from taskq.states import State
@@ -131,42 +131,30 @@ def more(page: JobPage) -> None:
 def show(job_id: str, as_json: bool, redis_url: str | None, namespace: str | None) -> None:
     """Show all that is kept of a job, with its timeline."""
 
-    async def action(store: AsyncStore) -> tuple[Job, QueueInfo | None, list[str]]:
-        look = Inspector(store)
-        job = await look.job(job_id)
+    async def action(store: AsyncStore) -> tuple[Job, Position | None]:
+        job = await Inspector(store).job(job_id)
         if as_json or job.state is not State.QUEUED:
-            return job, None, []
-        info = await look.queue(job.queue)
-        return job, info, unserved(info, await look.workers())
+            return job, None
+        return job, await position(store, job_id)
 
-    job, info, alone = run(redis_url, namespace, action)
+    job, where = run(redis_url, namespace, action)
     if as_json:
         echo_json(job_to_dict(job))
-    elif info is None:
+    elif where is None:
         echo_job(job)
     else:
-        echo_job(job, why_waiting(job, info, alone), _priority_now(job, info))
+        echo_job(job, what_keeps(where), _priority_now(where))
 
 
-def _priority_now(job: Job, info: QueueInfo) -> str:
+def _priority_now(where: Position) -> str:
     """With the points that waiting has earned it."""
-    waited = max(0.0, info.now - (job.eligible_at or info.now))
-    text = info.settings.get("aging_ms", "")
-    aging_ms = int(text) if text.isdecimal() else AGING_MS_DEFAULT
-    return (
-        f"{job.priority} (by waiting {effective_priority(job.priority, waited, aging_ms):.1f} now)"
-    )
+    earned = where.effective_priority or where.priority
+    return f"{where.priority} (by waiting {earned:.1f} now)"
 
 
-def why_waiting(job: Job, info: QueueInfo, alone: Sequence[str]) -> str | None:
-    """What keeps a queued job from its worker, and what to do; ``alone`` are types that nobody runs."""
-    if info.settings.get("paused") == "1":
-        return f"queue {job.queue} is paused: taskq queues resume {job.queue}"
-    if job.job_type in info.settings.get("paused_types", "").split():
-        return f"the type is paused: taskq queues resume {job.queue} --type {job.job_type}"
-    if job.job_type in alone:
-        return f"no live worker runs this type: {how_to_serve(job.queue)}"
-    return None
+def what_keeps(where: Position) -> str | None:
+    """What keeps a queued job from its worker, and what to do; None where it only has to wait its turn."""
+    return where.reason.message if where.reason.code not in IN_TURN else None
 
 
 @jobs.command("cancel")

@@ -273,7 +273,7 @@ def _setting(pair: str) -> tuple[str, Any]:
         raise InvalidInput(f"{pair!r} is not KEY=VALUE", field="settings")
     if text == "":
         return name, None
-    if name == "paused":
+    if name in calls.FLAGS:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         return name, words.get(text.lower(), text)
     if name == "paused_types":

@@ -1,4 +1,4 @@
-"""``taskq workers``, ``stats`` and ``doctor``: how it goes, and whether all is well."""
+"""``taskq stats`` and ``doctor``: how it goes, and whether all is well."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -8,7 +8,7 @@ import click
 
 from taskq.cli.jobs import FIRST_JOB
 from taskq.cli.options import acting, connection_options, json_option, run
-from taskq.cli.tables import age, counted, echo_json, milliseconds, plain, table
+from taskq.cli.tables import counted, echo_json, milliseconds, plain, table
 from taskq.doctor import (
     Finding,
     drop_quarantine,
@@ -20,44 +20,10 @@ from taskq.doctor import (
     server_findings,
 )
 from taskq.inspector import MINUTES_MAX, Inspector, Latency, Statistics
-from taskq.present import statistics_to_dict, worker_to_dict
-from taskq.registry import now_ms
+from taskq.present import statistics_to_dict
 from taskq.server import check_server
 from taskq.settings import load_settings
 from taskq.store import AsyncStore
-
-
-@click.command()
-@json_option
-@connection_options
-def workers(as_json: bool, redis_url: str | None, namespace: str | None) -> None:
-    """List the workers that were seen lately.
-
-    WORKER is host:pid, as in `taskq jobs list`; BUSY is running jobs / slots as the worker last told.
-    """
-    found = run(redis_url, namespace, lambda store: Inspector(store).workers())
-    if as_json:
-        echo_json({"workers": [worker_to_dict(worker) for worker in found]})
-        return
-    if not found:
-        click.echo("no live workers; start one with: taskq worker")
-        return
-    now = now_ms()
-    rows = [
-        (
-            f"{w.host}:{w.pid}",
-            w.state,
-            f"{w.busy}/{w.slots}",
-            ",".join(w.queues),
-            counted(len(w.types), "type"),
-            age(w.started_at, now),
-            age(w.seen_at, now),
-            w.version,
-        )
-        for w in found
-    ]
-    headers = ("WORKER", "STATE", "BUSY", "QUEUES", "RUNS", "UP", "SEEN", "VERSION")
-    click.echo(table(headers, rows))
 
 
 @click.command()

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from taskq import codec
-from taskq.cli.jobs import why_waiting
+from taskq.cli.jobs import what_keeps
 from taskq.cli.options import connection_options, json_option, run, sync_client
 from taskq.cli.tables import dump, echo_json, note
 from taskq.client import SyncClient
@@ -20,8 +20,9 @@ from taskq.errors import (
     TaskqError,
 )
 from taskq.ids import UlidFactory, join_id
-from taskq.inspector import Inspector, how_to_serve, unserved
+from taskq.inspector import Inspector, how_to_serve
 from taskq.model import Enqueued, JobSpec
+from taskq.position import position
 from taskq.present import job_to_dict
 from taskq.states import State
 from taskq.store import AsyncStore
@@ -102,15 +103,11 @@ async def _unserved(store: AsyncStore, queue: str, job_type: str) -> bool:
 
 async def _why_waiting(store: AsyncStore, job_id: str) -> str | None:
     """Why the job has not even started; None when it has, or nobody knows."""
-    look = Inspector(store)
     try:
-        job = await look.job(job_id)
-        if job.state is not State.QUEUED:
-            return None
-        info = await look.queue(job.queue)
-        return why_waiting(job, info, unserved(info, await look.workers()))
+        where = await position(store, job_id)
     except TaskqError:
         return None
+    return what_keeps(where) if where.state is State.QUEUED else None
 
 
 def _wait(client: SyncClient, job_id: str, timeout: float | None, as_json: bool) -> None:

@@ -8,7 +8,9 @@ MULTI), and what looks wrong is looked at once more after a pause: only what is 
 
 import asyncio
 import re
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from taskq.doctor.repair import MAX_REPAIRS, drop_entries, drop_keys, put_right, set_shared_aside
@@ -29,11 +31,13 @@ from taskq.store import AsyncStore, translate
 
 __all__ = [
     "Finding",
+    "Glance",
     "drop_quarantine",
     "examine",
     "examine_all",
     "fix",
     "fix_all",
+    "glance",
     "rebuild_registry",
     "server_findings",
 ]
@@ -71,6 +75,64 @@ async def examine_all(
     for _, examiner in sorted(examiners.items()):
         found += await examiner.findings()
     return list(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """What a bounded look found, worst first; ``looked`` keys were walked; ``cursor`` goes on, None at the
+    end."""
+
+    findings: tuple[Finding, ...]
+    looked: int
+    cursor: str | None
+
+
+async def glance(
+    store: AsyncStore,
+    queues: Sequence[str],
+    *,
+    seconds: float,
+    cursor: str | None = None,
+    pause: float = PAUSE_SECONDS,
+) -> Glance:
+    """What is wrong with the server (on the first page) and with queues, one after the other by name, for
+    about so many seconds; ``cursor`` is the queue to begin with. A queue that does not fit into a page by
+    itself is looked at as far as that goes, and said to be so."""
+    until = time.monotonic() + seconds
+    found = [] if cursor else server_findings(await check_server(store))
+    names = [name for name in sorted(queues) if not cursor or name >= cursor]
+    looked = 0
+    for i, name in enumerate(names):
+        if i and time.monotonic() >= until:
+            return _glanced(found, looked, name)
+        examiner, whole = Examiner(store, check_queue(name), 200), True
+        try:
+            async with asyncio.timeout_at(
+                asyncio.get_running_loop().time() + until - time.monotonic()
+            ):
+                async for keys in _scan(store, examiner.keys.prefix, 200):
+                    start = examiner.keys.prefix.encode()
+                    await examiner.walk([key.removeprefix(start) for key in keys])
+                    looked += len(keys)
+                await examiner.finish()
+        except TimeoutError:
+            if i:
+                return _glanced(found, looked, name)
+            whole = False
+        if examiner.suspects:
+            await asyncio.sleep(pause)
+        found += await examiner.findings()
+        if not whole:
+            message = f"is too large for {seconds:g} seconds: only a part of it was looked at"
+            advice = f"look at all of it: taskq doctor --queue {name}"
+            found.append(Finding("info", name, "queue", message, advice))
+    return _glanced(found, looked, None)
+
+
+def _glanced(found: Iterable[Finding], looked: int, cursor: str | None) -> Glance:
+    order = ("error", "warning", "info")
+    ranked = sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity))
+    return Glance(tuple(ranked), looked, cursor)
 
 
 async def fix(

@@ -35,6 +35,7 @@ from taskq.store import AsyncStore, translate
 MAX_SUSPECTS = 1000
 """Suspicious items of one queue that are looked at again; the rest is counted."""
 _STATE_SETS = tuple(state.value for state in State if state not in (State.QUEUED, State.RUNNING))
+_PASSING = ("lease:", "lease-key:")
 _BOXES = ("ready:", "processing:", "stubs:", "cancelling", "expiring", *_STATE_SETS)
 
 
@@ -62,11 +63,14 @@ class Examiner:
         self._suspected = self._passed_over = 0
         self._unreadable: list[Wrong] = []
         self._workers: set[str] = set()
+        self._lasting = False
+        """There is more than what a claim in a queue without jobs leaves for a while."""
 
     async def walk(self, raw_names: Sequence[bytes]) -> None:
         """Looks at keys (without the prefix) and at all that they hold."""
         names = self._readable(raw_names, "")
         await self._probe(self._keys, names)
+        self._lasting = self._lasting or any(kind_of(n) not in _PASSING for n in names)
         by_kind: dict[str, list[str]] = {}
         for name in names:
             by_kind.setdefault(kind_of(name), []).append(name)
@@ -92,7 +96,8 @@ class Examiner:
             await self._probe(self._quarantined, ids)
         await self._probe(self._overdue, ("scheduled", "retrying", "expiring"))
         await self._probe(self._settings, ("config",))
-        await self._probe(self._registered, (self.queue,))
+        if self._lasting:
+            await self._probe(self._registered, (self.queue,))
 
     async def still_wrong(self) -> list[Wrong]:
         """What is still wrong at the second look."""

@@ -28,7 +28,7 @@ local function close(id, job, state, fields)
     redis.call('HSET', key, 'size', size)
     redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:' .. state, size)
   end
-  became(id, state)
+  became(id, state, job.type)
   if job.watched then redis.call('PUBLISH', prefix .. 'done:' .. id, state) end
   local adds = closed[state]
   -- Apart from its neighbours in the call, so that a page can go on after any of them.

@@ -12,6 +12,7 @@ local function leave(id, fence, how)
     if job.state == 'failed' and (how == 'failed' or how == 'crashed') then return nil, 'FAILED' end
   end
   if job.left == fence .. ' ' .. how then return nil, LEFT[how] end
+  count('fenced_out', 1)
   return nil, 'STALE'
 end
 if type(redis.pcall('LLEN', list)) ~= 'number' then return redis.error_reply('BROKEN_KEY processing') end

@@ -29,7 +29,7 @@ local function line_add(job_type, id, score)
   end
   adds[#adds + 1] = score
   adds[#adds + 1] = id
-  became(id, 'queued')
+  became(id, 'queued', job_type)
 end
 -- At most 64 tokens: enough to wake every idle worker that matters, and bounded where nobody listens.
 local function wake(job_type, n)

@@ -13,9 +13,10 @@
 -- ARGV   lease_ms     int
 -- ARGV   max_bytes    int     stop before the payloads pass this, the first job excepted
 -- ARGV   protocol     int     version of the worker's side of the protocol
+-- ARGV   alone        flag    a suspect is handed out by itself (to whom cannot part its runs)
 -- ITEMS  known_type   job_type str
 -- REPLY  OK | LOST | STALE | TOO_OLD | BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _close _promote
+-- @include _clock _config _stats _bulk _history _lines _job _close _promote _errors
 if (tonumber(CONFIG[6]) or 0) > protocol then return { 'TOO_OLD', CONFIG[6] } end
 local death = redis.pcall('ZSCORE', prefix .. 'dead', worker)
 if death then
@@ -39,7 +40,8 @@ local function read(key)
 end
 local function answer(id, fence, attempts, v)
   return { id, fence, v.type, v.payload or '', attempts, v.failures or '0', v.crashes or '0', v.lost or '0',
-    v.max_attempts or '', v.timeout_ms or '', v.created_at or '0', v.priority or '0', v.result_ttl_ms or '' }
+    v.max_attempts or '', v.timeout_ms or '', v.created_at or '0', v.priority or '0', v.result_ttl_ms or '',
+    v.traceparent }
 end
 
 local last_call, last_count = 0, 0
@@ -135,6 +137,9 @@ local function advance(front)
   sift(1)
 end
 
+-- It was there when a process died, or was lost again and again.
+local function suspect(v) return (tonumber(v.crashes) or 0) > 0 or (tonumber(v.lost) or 0) >= 3 end
+
 local limit, now_text = tonumber(upper), int_text(NOW_MS)
 local taken, jobs, bytes, seen = {}, {}, 0, 0
 while #jobs < most and #fronts > 0 and seen < most + 200 do
@@ -157,11 +162,12 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
     -- Where its end cannot be recorded it stays in line, and those behind it are served.
     if can_close('failed') then
       history(id, 'expired')
-      close(id, read_job(id), 'failed', { 'reason', 'expired', 'error',
-        '{"type":"Expired","message":"expired before a worker took it"}' })
+      local error = '{"type":"Expired","message":"expired before a worker took it"}'
+      close(id, read_job(id), 'failed', { 'reason', 'expired', 'error', error, 'fingerprint',
+        note_error(id, job_type, 'Expired', error, true) })
       drop = true
     end
-  elseif #jobs > 0 and bytes + #(v.payload or '') > max_bytes then
+  elseif #jobs > 0 and (bytes + #(v.payload or '') > max_bytes or alone and suspect(v)) then
     break
   else
     take = true
@@ -180,7 +186,8 @@ while #jobs < most and #fronts > 0 and seen < most + 200 do
     jobs[#jobs + 1] = answer(id, fence, attempts, v)
     redis.call('HSET', key, 'state', 'running', 'worker', worker, 'call', call, 'fence', fence,
       'attempts', attempts, 'started_at', NOW_MS, 'score', score)
-    became(id, 'running')
+    became(id, 'running', job_type)
+    if alone and suspect(v) then most = #jobs end
   end
   advance(front)
 end
@@ -197,6 +204,7 @@ if most > 0 then
   if #taken > 0 then redis.call('ZADD', prefix .. 'leases', NOW + lease_ms, worker) end
 end
 flush_closed()
+flush_errors()
 flush_stats()
 local head = fronts[1]
 return { 'OK', exact(NOW), head and exact(head.score) or '', due and exact(due) or '', 0, jobs }

@@ -10,7 +10,7 @@
 -- ITEMS  item         id str, fence str, reason str
 -- REPLY  per item     QUEUED | FAILED | CANCELLED | STALE | GONE | BROKEN
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _ended _close _requeue _trim _leave
+-- @include _clock _config _stats _bulk _history _lines _job _ended _close _requeue _trim _errors _leave
 local replies = {}
 for i = 1, item_count do
   local id, fence, reason = item(i)
@@ -24,8 +24,9 @@ for i = 1, item_count do
     if crashes >= max_crashes and not job.cancel then
       if can_close('failed') then
         history(id, 'crashed', extra)
-        close(id, job, 'failed', { 'crashes', crashes, 'error',
-          '{"type":"WorkerCrashed","message":"' .. reason .. ', ' .. int_text(crashes) .. ' times"}' })
+        local error = '{"type":"WorkerCrashed","message":"' .. reason .. ', ' .. int_text(crashes) .. ' times"}'
+        close(id, job, 'failed', { 'crashes', crashes, 'error', error, 'fingerprint',
+          note_error(id, job.type, 'WorkerCrashed: ' .. reason, error, true) })
         outcome = 'FAILED'
       end
     else
@@ -41,5 +42,6 @@ end
 flush_lines()
 flush_closed()
 trim_grown(closed)
+flush_errors()
 flush_stats()
 return replies

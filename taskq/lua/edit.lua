@@ -1,18 +1,20 @@
 #!lua flags=allow-oom
 -- edit: scheduled | queued | retrying -> scheduled | queued
 -- Changes the priority of a waiting job (its place moves by the difference), or when it is due. What is
--- so already is left alone: a job in line that is to be due now keeps its place.
+-- so already is left alone: a job in line that is to be due now keeps its place. `fence` names the last run that
+-- was seen (0: none), so that a job which has run since is left alone; '' edits it all the same.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
--- ITEMS  item         id str, priority str, run_at_ms str
--- REPLY  per item     OK | WRONG_STATE | NOT_FOUND | BROKEN
+-- ITEMS  item         id str, priority str, run_at_ms str, fence str
+-- REPLY  per item     OK | STALE | WRONG_STATE | NOT_FOUND | BROKEN
 -- @include _clock _config _stats _bulk _history _lines _later _job
-local function change(id, priority, run_at)
+local function change(id, priority, run_at, fence)
   local job, why = read_job(id)
   if not job then return why == 'MISSING' and 'NOT_FOUND' or 'BROKEN' end
   if job.state ~= 'scheduled' and job.state ~= 'queued' and job.state ~= 'retrying' then
     return { 'WRONG_STATE', job.state }
   end
+  if fence ~= '' and (job.fence or '0') ~= fence then return 'STALE' end
   local line = job.state == 'queued' and 'ready:' .. job.type or job.state
   if not (readable_zset(line) and readable_zset('scheduled') and line_depth(job.type)) then return 'BROKEN' end
   local place = tonumber(redis.call('ZSCORE', prefix .. line, id) or nil)
@@ -43,7 +45,7 @@ local function change(id, priority, run_at)
     if due > NOW then
       redis.call('ZADD', prefix .. 'scheduled', due, id)
       keep_later(job.type, due)
-      if job.state ~= 'scheduled' then became(id, 'scheduled') end
+      if job.state ~= 'scheduled' then became(id, 'scheduled', job.type) end
       wake(job.type, 1)
     else
       line_add(job.type, id, line_score(NOW, new))
@@ -56,8 +58,8 @@ local function change(id, priority, run_at)
 end
 local replies = {}
 for i = 1, item_count do
-  local id, priority, run_at = item(i)
-  replies[i] = change(id, priority, run_at)
+  local id, priority, run_at, fence = item(i)
+  replies[i] = change(id, priority, run_at, fence)
   depths = {}
 end
 for i = 1, #added_types do depths[added_types[i]] = redis.call('ZCARD', prefix .. 'ready:' .. added_types[i]) end

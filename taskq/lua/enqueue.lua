@@ -115,6 +115,7 @@ local function store(i, id, job_type, payload, priority, options)
     set('timeout_ms', options.timeout_ms)
     set('result_ttl_ms', options.result_ttl_ms)
     set('retried_from', options.retried_from)
+    set('traceparent', options.traceparent)
     if options.keep_payload then set('keep_payload', '1') end
     redis.call('HSET', key, unpack(fields))
   end
@@ -125,7 +126,7 @@ local function store(i, id, job_type, payload, priority, options)
     scheduled_adds[#scheduled_adds + 1] = due
     scheduled_adds[#scheduled_adds + 1] = id
     later_add(job_type, due)
-    became(id, 'scheduled')
+    became(id, 'scheduled', job_type)
     return 'SCHEDULED'
   end
   line_add(job_type, id, line_score(at, priority))

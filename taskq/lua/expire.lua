@@ -6,7 +6,7 @@
 -- ARGV   limit        int     jobs at most
 -- REPLY  jobs ended, results dropped, more (0 or 1)
 -- REPLY  whole        BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _ended _close _trim
+-- @include _clock _config _stats _bulk _history _lines _job _ended _close _trim _errors
 if not readable_zset('expiring') then return redis.error_reply('BROKEN_KEY expiring') end
 local due = redis.call('ZRANGEBYSCORE', prefix .. 'expiring', '-inf', NOW, 'LIMIT', 0, limit)
 local gone, ended, dropped = {}, 0, 0
@@ -34,8 +34,9 @@ for i = 1, #due do
       redis.call('ZREM', prefix .. line, id)
       if job.state == 'queued' then line_taken(job.type) end
       history(id, 'expired')
-      close(id, job, 'failed', { 'reason', 'expired', 'error',
-        '{"type":"Expired","message":"expired before a worker took it"}' })
+      local error = '{"type":"Expired","message":"expired before a worker took it"}'
+      close(id, job, 'failed', { 'reason', 'expired', 'error', error, 'fingerprint',
+        note_error(id, job.type, 'Expired', error, true) })
       ended = ended + 1
     else
       put_off(id)
@@ -45,5 +46,6 @@ end
 if #gone > 0 then bulk('ZREM', prefix .. 'expiring', gone) end
 flush_closed()
 trim_grown(closed)
+flush_errors()
 flush_stats()
 return { ended, dropped, #due == limit and 1 or 0 }

@@ -16,7 +16,7 @@ if type(length) ~= 'number' then return redis.error_reply('BROKEN_KEY processing
 local have = redis.pcall('ZCARD', prefix .. 'succeeded')
 if type(have) ~= 'number' then return redis.error_reply('BROKEN_KEY succeeded') end
 local STEP = have > 500 and 16 or 1
-local replies, adds, done, stubs, dropped = {}, {}, {}, {}, {}
+local replies, adds, done, done_types, stubs, dropped = {}, {}, {}, {}, {}, {}
 for i = 1, item_count do
   local id, fence, result, ttl_ms, keep = item(i)
   local key = prefix .. 'job:' .. id
@@ -28,6 +28,7 @@ for i = 1, item_count do
     replies[i] = (dropped[id] or stub_of(id) == 'succeeded') and 'OK' or 'GONE'
   elseif v[3] ~= fence or v[2] ~= worker then
     replies[i] = (v[1] == 'succeeded' and v[3] == fence) and 'OK' or 'STALE'
+    if replies[i] == 'STALE' then count('fenced_out', 1) end
   elseif v[1] ~= 'running' then
     replies[i] = v[1] == 'succeeded' and 'OK' or 'WRONG_STATE'
   else
@@ -40,6 +41,7 @@ for i = 1, item_count do
     if v[9] then redis.pcall('ZREM', prefix .. 'expiring', id) end
     if v[11] then redis.pcall('SREM', prefix .. 'cancelling', id) end
     local job_type = v[4] or ''
+    done_types[#done] = job_type
     count('succeeded:' .. job_type, 1)
     local started = tonumber(v[5]) or NOW
     count_duration('run', job_type, NOW - started)
@@ -61,9 +63,9 @@ for i = 1, item_count do
         redis.pcall('HINCRBY', prefix .. 'totals', 'bytes:succeeded', size)
       end
       if keep or v[14] then
-        redis.call('HDEL', key, 'score', 'call', 'cancel', 'error')
+        redis.call('HDEL', key, 'score', 'call', 'cancel', 'error', 'fingerprint')
       else
-        redis.call('HDEL', key, 'payload', 'score', 'call', 'cancel', 'error')
+        redis.call('HDEL', key, 'payload', 'score', 'call', 'cancel', 'error', 'fingerprint')
       end
       if result == 'null' then
         redis.call('HSET', key, 'state', 'succeeded', 'finished_at', NOW_MS)
@@ -98,5 +100,5 @@ end
 if #stubs > 0 and readable_zset('stubs:succeeded') then bulk('ZADD', prefix .. 'stubs:succeeded', stubs) end
 if trims then trim_stubs('succeeded', #done + STEP) end
 flush_stats()
-tell('succeeded', done)
+tell('succeeded', done, done_types)
 return replies

@@ -9,12 +9,12 @@
 -- ITEMS  item         id str, fence str, seq int, line json
 -- REPLY  per item     OK | STALE | BROKEN
 -- @include _clock _config _stats
-local replies, told, runs = {}, {}, {}
+local replies, told, types, runs = {}, {}, {}, {}
 local function look(id)
-  local v = redis.pcall('HMGET', prefix .. 'job:' .. id, 'state', 'worker', 'fence', 'log_seq')
+  local v = redis.pcall('HMGET', prefix .. 'job:' .. id, 'state', 'worker', 'fence', 'log_seq', 'type')
   if v.err or v[1] ~= 'running' or v[2] ~= worker then return {} end
   local of, last = string.match(v[4] or '', '^(%d+):(%d+)$')
-  return { fence = v[3], last = of == v[3] and tonumber(last) or 0 }
+  return { fence = v[3], last = of == v[3] and tonumber(last) or 0, type = v[5] or '' }
 end
 for i = 1, item_count do
   local id, fence, seq, line = item(i)
@@ -29,7 +29,10 @@ for i = 1, item_count do
     if type(length) ~= 'number' then
       replies[i] = 'BROKEN'
     else
-      if not run.length then told[#told + 1] = id end
+      if not run.length then
+        told[#told + 1] = id
+        types[#told] = run.type
+      end
       run.last, run.length = seq, length
       replies[i] = 'OK'
     end
@@ -40,5 +43,5 @@ for i = 1, #told do
   redis.call('HSET', prefix .. 'job:' .. id, 'log_seq', run.fence .. ':' .. int_text(run.last))
   if run.length > 200 then redis.call('LTRIM', prefix .. 'log:' .. id, -200, -1) end
 end
-tell('log', told)
+tell('log', told, types)
 return replies

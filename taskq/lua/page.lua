@@ -12,10 +12,14 @@
 -- ARGV   box          str
 -- ARGV   score        str
 -- ARGV   id           str
+-- ARGV   fingerprint  str     only failures of this kind, `unknown` for those without one; '' for all
+-- ARGV   since        str     only what ended (or, alive, was stored) at or after this, ms; '' for all
+-- ARGV   before       str     and before this; '' for all
 -- REPLY  jobs, entries looked at, box, score, id of the next page ('' at the end)
 -- @include _ended _types
 local FIELDS = { 'state', 'type', 'priority', 'attempts', 'failures', 'crashes', 'lost', 'created_at', 'eligible_at',
-  'started_at', 'finished_at', 'worker', 'reason', 'cancel' }
+  'started_at', 'finished_at', 'worker', 'reason', 'cancel', 'fence', 'fingerprint' }
+local CREATED, FINISHED, FINGERPRINT = 8, 11, 16
 local boxes = {}
 if state == 'queued' then
   local types = job_type ~= '' and { job_type } or waiting_types()
@@ -84,6 +88,11 @@ local function entries(name, from_score, from_id, n)
   local found = redis.pcall(RANGE, key, from, from + n - 1, 'WITHSCORES')
   return found.err and {} or found
 end
+local function matches(v)
+  if fingerprint ~= '' and (v[FINGERPRINT] or 'unknown') ~= fingerprint then return false end
+  local at = tonumber(ends[state] and v[FINISHED] or v[CREATED]) or 0
+  return (since == '' or at >= tonumber(since)) and (before == '' or at < tonumber(before))
+end
 for b = 1, #boxes do
   local name = boxes[b]
   if box == '' or name >= box then
@@ -92,10 +101,12 @@ for b = 1, #boxes do
     local found = entries(name, from_score, from_id, budget - looked)
     for i = 1, #found, 2 do
       if #jobs == limit or looked == budget then return { jobs, looked, name, from_score, from_id } end
+      -- Newest first: all that follow are older still.
+      if since ~= '' and ends[state] and tonumber(found[i + 1]) < tonumber(since) then return { jobs, looked, '', '', '' } end
       looked = looked + 1
       from_score, from_id = found[i + 1], found[i]
       local v = redis.pcall('HMGET', prefix .. 'job:' .. found[i], unpack(FIELDS))
-      if not v.err and v[1] == state and (job_type == '' or v[2] == job_type) then
+      if not v.err and v[1] == state and (job_type == '' or v[2] == job_type) and matches(v) then
         local row = { found[i] }
         for f = 1, #FIELDS do
           if v[f] then

@@ -8,11 +8,11 @@
 -- ITEMS  item         id str, fence str, progress json
 -- REPLY  per item     OK | STALE
 -- @include _clock _config _stats
-local replies, told = {}, {}
+local replies, told, types = {}, {}, {}
 for i = 1, item_count do
   local id, fence, progress = item(i)
   local key = prefix .. 'job:' .. id
-  local v = redis.pcall('HMGET', key, 'state', 'worker', 'fence', 'progress')
+  local v = redis.pcall('HMGET', key, 'state', 'worker', 'fence', 'progress', 'type')
   if v.err or v[1] ~= 'running' or v[2] ~= worker or v[3] ~= fence then
     replies[i] = 'STALE'
   else
@@ -20,8 +20,9 @@ for i = 1, item_count do
     if v[4] ~= progress then
       redis.call('HSET', key, 'progress', progress)
       told[#told + 1] = id
+      types[#told] = v[5] or ''
     end
   end
 end
-tell('progress', told)
+tell('progress', told, types)
 return replies

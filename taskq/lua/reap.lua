@@ -15,7 +15,7 @@
 -- ARGV   max_lost     int
 -- ITEMS  item         worker str, counter str, reason str
 -- REPLY  whole        OK | AMNESTY | BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _close _requeue
+-- @include _clock _config _stats _bulk _history _lines _job _close _requeue _errors
 local OLDEST_LEASE = 3600000
 local left, workers, moved, ended, more = limit, 0, 0, 0, false
 local COUNTERS = { crashes = true, lost = true, none = true }
@@ -42,9 +42,10 @@ local function verdict(id, worker, counter, reason)
   if n >= (counter == 'crashes' and max_crashes or max_lost) and not job.cancel then
     if not can_close('failed') then return false end
     history(id, counter == 'crashes' and 'crashed' or 'lost', extra)
-    close(id, job, 'failed', { counter, n, 'error', '{"type":"' ..
-      (counter == 'crashes' and 'WorkerCrashed' or 'WorkerLost') .. '","message":"' .. reason .. ', ' ..
-      int_text(n) .. ' times"}' })
+    local kind = counter == 'crashes' and 'WorkerCrashed' or 'WorkerLost'
+    local error = '{"type":"' .. kind .. '","message":"' .. reason .. ', ' .. int_text(n) .. ' times"}'
+    close(id, job, 'failed', { counter, n, 'error', error, 'fingerprint',
+      note_error(id, job.type, kind .. ': ' .. reason, error, true) })
     ended = ended + 1
   elseif not requeue(id, job, counter == 'crashes' and 'crashed' or 'lost', extra, { counter, n }) then
     return false
@@ -100,6 +101,7 @@ if item_count > 0 then
   end
   flush_lines()
   flush_closed()
+  flush_errors()
   flush_stats()
   return { 'OK', more and 1 or 0, workers, moved, ended }
 end
@@ -164,5 +166,6 @@ for i = 1, #old do
 end
 flush_lines()
 flush_closed()
+flush_errors()
 flush_stats()
 return { forgiven and 'AMNESTY' or 'OK', more and 1 or 0, workers, moved, ended }

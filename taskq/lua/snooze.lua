@@ -27,7 +27,7 @@ for i = 1, item_count do
       'left', fence .. ' snoozed')
     redis.call('HDEL', prefix .. 'job:' .. id, 'worker', 'call', 'score', 'started_at')
     expiry_counts(id, job)
-    became(id, 'scheduled')
+    became(id, 'scheduled', job.type)
     history(id, 'snoozed', ',"worker":"' .. worker .. '","delay_ms":' .. int_text(delay_ms))
     adds[#adds + 1] = due
     adds[#adds + 1] = id

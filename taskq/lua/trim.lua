@@ -20,6 +20,8 @@ for i = 1, 3 do
   if m == limit then more = 1 end
 end
 if dropped > 0 then count('trimmed', dropped) end
+-- From now on a repeat is recognised only if its job ended later.
+if squeeze >= 4 then redis.pcall('HSET', prefix .. 'ticks', 'stubs_dropped_at', NOW_MS) end
 if squeeze > 0 and dropped > 0 then count('trimmed_early', dropped) end
 flush_stats()
 return { dropped, stubs, more }

@@ -26,6 +26,7 @@ async def test_open_to_names_of_this_machine(api: Any, host: str) -> None:
      "localhost@evil.com", "localhost:x", "evil.com/localhost", "[::2]"],
 )  # fmt: skip
 async def test_other_hosts_are_refused(api: Any, problem: Check, host: str) -> None:
+    """F82: a name that was made to point here opens nothing."""
     for path in ("/queues", "/health", "/nope"):
         problem(await api.http.get(path, headers={"host": host}), 403, "forbidden_host")
 
@@ -36,6 +37,7 @@ async def test_other_hosts_are_refused(api: Any, problem: Check, host: str) -> N
      "http://localhost:3000", "http://localhost", "file://", "http://localhost:8000@evil.com"],
 )  # fmt: skip
 async def test_foreign_origins_are_refused(api: Any, problem: Check, origin: str) -> None:
+    """F82: another page in the same browser can neither read nor write."""
     job = await api.submit()
     for method, path in (
         ("GET", "/jobs"),
@@ -85,6 +87,7 @@ class TestKeys:
         ],
     )
     async def test_are_needed(self, run_api: Any, problem: Check, given: str) -> None:
+        """F82: every route but health asks for a key."""
         async with run_api(api_keys="one, two") as api:
             headers = {"authorization": given.encode("latin-1")} if given else {}
             for method, path in (
@@ -96,6 +99,16 @@ class TestKeys:
                 assert answer.headers["www-authenticate"].startswith("Bearer")
             for path in ("/health", "/ready"):
                 assert (await api.http.get(path)).status_code == 200
+
+    async def test_f82_count_in_the_header_alone(self, run_api: Any, problem: Check) -> None:
+        """F82: a key in the URL, which logs keep, or in a cookie, which foreign pages send along, is none."""
+        async with run_api(api_keys="one") as api:
+            for options in (
+                {"params": {"token": "one", "api_key": "one", "access_token": "one"}},
+                {"headers": {"cookie": "token=one; session=one"}},
+                {"headers": {"x-api-key": "one"}},
+            ):
+                problem(await api.http.post("/jobs", **options), 401, "unauthorized")
 
     @pytest.mark.parametrize("key", ["one", "two", "schlüssel"])
     async def test_open_the_door(self, run_api: Any, key: str) -> None:
@@ -114,6 +127,7 @@ class TestKeys:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.com", "::ffff:10.0.0.1"])
 def test_is_not_open_to_the_network_by_accident(host: str) -> None:
+    """F82: without keys it listens to this machine alone."""
     with pytest.raises(ConfigError, match="TASKQ_API_KEYS") as caught:
         create_app(load_settings(api_host=host))
     assert "\n" not in str(caught.value)

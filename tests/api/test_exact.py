@@ -48,6 +48,8 @@ def same(left: Any, right: Any) -> bool:
 
 @pytest.mark.parametrize("text", EXACT, ids=lambda text: text[:30])
 class TestRoundTrip:
+    """F55: what goes in by HTTP comes out by HTTP and reaches the worker as it was."""
+
     async def test_of_a_payload(self, api: Any, text: str) -> None:
         answer = await api.raw(b'{"job_type":"echo","payload":%s}' % text.encode())
         assert answer.status_code == 201, answer.text[:300]
@@ -76,6 +78,7 @@ class TestRoundTrip:
 
 @pytest.mark.parametrize(("depth", "status"), [(199, 201), (200, 422)])
 async def test_the_limit_of_depth_counts_the_body_too(api: Any, depth: int, status: int) -> None:
+    """F57: one limit for all that is nested."""
     payload = b"[" * depth + b"]" * depth
     answer = await api.raw(b'{"job_type":"echo","payload":%s}' % payload)
     assert answer.status_code == status
@@ -116,6 +119,7 @@ async def test_the_last_of_two_members_counts(api: Any) -> None:
 async def test_refuses_what_not_every_reader_understands(
     api: Any, problem: Check, value: bytes, status: int, code: str
 ) -> None:
+    """F08, F56, F57, F58: nothing of it is stored."""
     answer = await api.raw(b'{"job_type":"echo","payload":%s}' % value)
     problem(answer, status, code)
     assert len(answer.content) < 2000
@@ -136,7 +140,7 @@ async def test_a_larger_body_limit_does_not_raise_that_of_payloads(
 
 
 class TestForeignHands:
-    """What somebody wrote with redis-cli: shown as text, never a 500."""
+    """F56, F57: what somebody wrote with redis-cli: shown as text, never a 500."""
 
     @pytest.mark.parametrize(
         "data",

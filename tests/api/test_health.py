@@ -54,6 +54,7 @@ async def test_while_redis_is_away(run_api: Any, problem: Check) -> None:
 
 
 async def test_with_memory_full(run_api: Any, problem: Check) -> None:
+    """F08: refused with a time to come back, and nothing stored."""
     with EmbeddedServer() as server:
         async with run_api(server.url) as api:
             job = await api.submit()
@@ -68,6 +69,7 @@ async def test_with_memory_full(run_api: Any, problem: Check) -> None:
 
 
 async def test_with_a_server_that_evicts(run_api: Any, problem: Check) -> None:
+    """F44: also when it is set while the process runs."""
     with EmbeddedServer() as server:
         async with run_api(server.url) as api:
             await api.store.redis.config_set("maxmemory", "100mb")
@@ -77,6 +79,7 @@ async def test_with_a_server_that_evicts(run_api: Any, problem: Check) -> None:
 
 
 async def test_with_a_read_only_replica(run_api: Any, problem: Check) -> None:
+    """F08: refused likewise."""
     with EmbeddedServer() as server:
         async with run_api(server.url) as api:
             await api.store.redis.replicaof("127.0.0.1", "1")

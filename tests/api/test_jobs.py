@@ -16,7 +16,7 @@ MEMBERS = {
     "id", "queue", "job_type", "state", "priority", "payload", "result", "error", "reason", "progress",
     "attempts", "failures", "crashes", "lost", "max_attempts", "timeout", "unique_key", "worker",
     "cancel_requested", "created_at", "eligible_at", "started_at", "finished_at", "expires_at",
-    "history", "log", "stub", "fence",
+    "history", "log", "stub", "fence", "fingerprint",
 }  # fmt: skip
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
@@ -369,6 +369,7 @@ class TestBatch:
 
 class TestList:
     async def test_pages_over_queues_and_states(self, api: Any) -> None:
+        """F58, F79: pages go by a cursor and carry no payloads, results or errors."""
         ids = {(await api.submit(queue=q))["id"] for q in ("a", "b") for _ in range(5)}
         ids |= {(await api.submit(queue="c", delay=60, payload={"secret": 1}))["id"]}
         seen: list[str] = []

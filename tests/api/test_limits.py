@@ -21,6 +21,7 @@ async def in_chunks(data: bytes, size: int = 1000) -> AsyncIterator[bytes]:
 
 @pytest.mark.parametrize("chunked", [False, True])
 async def test_the_limit_is_exact(run_api: Any, problem: Check, chunked: bool) -> None:
+    """F58: with and without a stated length."""
     async with run_api(max_body_bytes=10_000) as api:
         for size, status in ((9_999, 201), (10_000, 201), (10_001, 413), (500_000, 413)):
             data: Any = in_chunks(body_of(size)) if chunked else body_of(size)
@@ -75,6 +76,7 @@ async def test_actions_need_no_body(api: Any) -> None:
 
 @pytest.mark.parametrize("path", ["/health", "/jobs", "/nope", "/jobs/x", "/boom", "/docs"])
 async def test_every_answer_is_safe_in_a_browser(api: Any, path: str) -> None:
+    """F83: no sniffing, no frame, no script."""
     headers = (await api.http.get(path)).headers
     assert headers["x-content-type-options"] == "nosniff"
     assert headers["cache-control"] == "no-store"

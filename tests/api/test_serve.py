@@ -58,6 +58,7 @@ def test_flags_beat_the_environment(
 
 
 def test_starts_without_redis_and_says_so(start_api: Any) -> None:
+    """F86: the password of the URL is not in what it says."""
     process = start_api("--redis-url", "redis://app:sesame-7391@127.0.0.1:1/0")
     said = "".join(process.lines)
     assert "not reachable" in said
@@ -82,6 +83,7 @@ def test_stops_within_its_bound_while_a_client_waits(redis_url: str, start_api: 
 def test_refuses_a_huge_body_without_reading_it(
     redis_url: str, start_api: Any, chunked: bool
 ) -> None:
+    """F58: 600 MB are refused after the first bytes."""
     process = start_api("--redis-url", redis_url)
     how = "Transfer-Encoding: chunked" if chunked else "Content-Length: 600000000"
     head = (
@@ -137,6 +139,7 @@ def test_refuses_an_address_that_is_not_here(redis_url: str, command: Any) -> No
 
 
 def test_refuses_a_server_that_evicts(command: Any) -> None:
+    """F44: the API does not start."""
     with EmbeddedServer(config={"maxmemory": "100mb", "maxmemory-policy": "allkeys-lru"}) as server:
         said = refused(command("--port", "0", "--redis-url", server.url), 1)
     assert "noeviction" in said

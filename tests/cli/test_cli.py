@@ -175,9 +175,9 @@ def test_a_bug_is_one_line_unless_debugging(cli: Cli, monkeypatch: pytest.Monkey
         raise RuntimeError("oh\x1b[31m")
 
     monkeypatch.setattr("taskq.cli.status.run", broken)
-    shown = cli("workers", code=1).stderr
+    shown = cli("stats", code=1).stderr
     assert "RuntimeError: oh\\x1b[31m" in shown
-    result = CliRunner().invoke(main, ["workers"], env={"TASKQ_DEBUG": "1"})
+    result = CliRunner().invoke(main, ["stats"], env={"TASKQ_DEBUG": "1"})
     assert isinstance(result.exception, RuntimeError)
 
 
@@ -197,7 +197,7 @@ def test_an_interrupt_is_quiet(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Non
         raise KeyboardInterrupt
 
     monkeypatch.setattr("taskq.cli.status.run", interrupted)
-    assert cli("workers", code=130).output == ""
+    assert cli("stats", code=130).output == ""
 
 
 # --- submit -----------------------------------------------------------------------------------------
@@ -558,6 +558,10 @@ def test_queues_are_listed_and_shown(cli: Cli, q: Bench) -> None:
     assert 0 <= listed["head_age"] < 60
     workers = cli("workers").stdout.splitlines()[1].split()
     assert workers[:3] == ["host:7", "running", "3/10"]
+    lease = {**WORKER, "host": "", "pid": "0", "kind": "http", "label": "gpu-1"}
+    q.redis.hset("taskq:worker:gpu-1:http:0a1b", mapping=lease)
+    q.redis.zadd("taskq:workers", {"gpu-1:http:0a1b": 2})
+    assert cli("workers").stdout.splitlines()[2].split()[0] == "gpu-1:http"
     shown = cli("queues", "show", "default").stdout
     assert "no live worker runs it" in shown
     document = cli.json("queues", "show", "default")
@@ -723,3 +727,30 @@ def test_text_for_terminals() -> None:
     assert plain("ä\n\x1b\u202e") == "ä\\n\\x1b\\u202e"
     assert json.loads(dump({"a": "\x9b\u202e"})) == {"a": "\x9b\u202e"}
     assert (age(0, 90_000), age(90_000, 0), age(None, 0)) == ("2m", "in 2m", "-")
+
+
+# --- why, and workers that are told something -------------------------------------------------------
+
+
+def test_why_says_what_keeps_a_job(cli: Cli, q: Bench) -> None:
+    job, other = ulid(), ulid()
+    q.add(job, other)
+    shown = cli("why", f"default:{other}").stdout
+    assert "no live worker runs this type" in shown
+    assert "place 2 in line, 0 of those before it" in shown
+    assert "unknown while this holds: no_worker" in shown
+    assert cli.json("why", f"default:{job}")["reason"] == "no_worker"
+    q.take()
+    assert "runs it" in cli("why", f"default:{job}").stdout
+    assert "no job" in cli("why", f"default:{ulid()}", code=1).stderr
+
+
+def test_workers_are_told_by_id_or_place(cli: Cli, q: Bench) -> None:
+    q.redis.hset("taskq:worker:w1", mapping={"host": "h", "pid": "7", "queues": "default"})
+    q.redis.zadd("taskq:workers", {"w1": 1})
+    assert "asked to be quiet" in cli("workers", "quiet", "h:7").stdout
+    assert q.redis.hget("taskq:worker:w1", "wish") == b"quiet"
+    assert cli.json("workers", "stop", "w1")["workers"][0]["id"] == "w1"
+    assert q.redis.hget("taskq:worker:w1", "wish") == b"stop"
+    assert "no live worker" in cli("workers", "stop", "nobody", code=1).stderr
+    assert "w1" in str(cli.json("workers"))

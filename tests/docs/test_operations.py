@@ -39,10 +39,12 @@ def test_what_to_do_at_3_am(redis_url: str) -> None:
     one = UlidFactory()()
     q.add(one)
     q.fail(*q.take(), max_attempts=1)
+    q.redis.hset("taskq:worker:w1", mapping={"host": "h", "pid": "7", "queues": "default"})
+    q.redis.zadd("taskq:workers", {"w1": 1})
+    replaced = {"<id>": f"default:{one}", "<queue>": "default", "<host:pid>": "h:7"}
     shown = commands("taskq dead list")
     for command in shown:
-        words = [w.replace("<id>", f"default:{one}").replace("<queue>", "default") for w in command]
-        assert run(redis_url, words)
+        assert run(redis_url, [replaced.get(word, word) for word in command])
     assert ["taskq", "dead", "list"] in shown
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import redis
 
 from support.workers import COMMAND, until
 from taskq.settings import load_settings
@@ -148,18 +149,53 @@ def test_own_task_from_the_command_line(dev: Dev) -> None:
 
 @pytest.mark.parametrize("command", curls(REST.replace(REST_KEYS, "")))
 def test_rest_curls_answer(dev: Dev, command: str) -> None:
-    """Each of a job for which it means something."""
+    """Each of a job, a kind of failure, a bulk action or a worker for which it means something."""
     about: dict[str, Any] = {"job_type": "print", "payload": {"message": "hi"}}
-    if command.endswith("/cancel"):
+    ends = ""
+    if command.endswith("/cancel") or "-X PATCH" in command:
         about["delay"] = 60
-    elif command.endswith("/retry"):
+    elif command.endswith(("/retry", "/errors/<fingerprint>")):
         about = {"job_type": "http_call", "payload": {}, "max_attempts": 1}
-    post = "curl -X POST http://localhost:8000/jobs -H 'Content-Type: application/json' -d "
-    job_id = json.loads(dev.shell(f"{post} '{json.dumps(about)}'"))["id"]
-    if command.endswith("/retry"):
-        until(lambda: dev.get(f"/jobs/{job_id}")["state"] == "failed", 15, "the job fails")
-    answer = json.loads(dev.shell(command.replace("<id>", job_id)))
-    assert "code" not in answer, answer
+        ends = "failed"
+    elif "-X DELETE" in command and "/jobs/" in command:
+        ends = "succeeded"
+    elif "/leases" in command:
+        about["job_type"] = "thumbnail"  # nobody else serves it
+    post = "curl -X POST http://localhost:8000/{} -H 'Content-Type: application/json' -d '{}'"
+    job_id = json.loads(dev.shell(post.format("jobs", json.dumps(about))))["id"]
+    if ends:
+        until(lambda: dev.get(f"/jobs/{job_id}")["state"] == ends, 15, f"the job has {ends}")
+    if "<lease>" in command:
+        claim = next(c for c in curls(REST) if "/leases -H" in c)
+        lease = json.loads(dev.shell(claim.replace("claim-1", job_id)))
+        fences = {job["id"]: str(job["fence"]) for job in lease["jobs"]}
+        command = command.replace("<lease>", lease["id"]).replace("<fence>", fences[job_id])
+    command = command.replace("<id>", job_id)
+    if "<bulk>" in command:
+        wanted = {"action": "retry", "filter": {"queue": "default", "job_type": "nothing"}}
+        bulk = json.loads(dev.shell(post.format("bulk", json.dumps(wanted))))
+        command = command.replace("<bulk>", bulk["id"])
+    if "<fingerprint>" in command:
+        command = command.replace("<fingerprint>", dev.get(f"/jobs/{job_id}")["fingerprint"])
+    if "<worker>" in command:
+        with redis.Redis(unix_socket_path=str(dev.folder / ".taskq" / "valkey.sock")) as server:
+            server.hset("taskq:worker:nobody", mapping={"host": "h", "queues": "elsewhere"})
+            server.expire("taskq:worker:nobody", 60)
+            server.zadd("taskq:workers", {"nobody": 1})
+        command = command.replace("<worker>", "nobody")
+    assert "<" not in command
+    if " -N " in command:
+        # A stream that does not end by itself is cut off by curl, with an exit code of its own.
+        assert "\nid: " in dev.shell(f"{command} || test $? = 28")
+        return
+    answer = dev.shell(command)
+    if "-X DELETE" in command and "/jobs/" in command:
+        assert (answer, dev.get(f"/jobs/{job_id}")["stub"]) == ("", True)
+    elif command.endswith("/metrics"):
+        assert "\ntaskq_redis_up 1.0\n" in answer
+    else:
+        assert "code" not in json.loads(answer), answer
+        assert not json.loads(answer).get("refused"), answer
 
 
 def test_keys_are_made_used_and_revoked_as_the_page_says(tmp_path: Path) -> None:
@@ -212,7 +248,10 @@ def test_rest_page_has_every_route() -> None:
         path = re.search(r"localhost:8000(/[^ ?\"]*)", command)
         assert path
         shown.add(
-            (method[1] if method else "GET", path[1].replace("<id>", "*").replace("/default", "/*"))
+            (
+                method[1] if method else "GET",
+                re.sub(r"<\w+>", "*", path[1]).replace("/default", "/*"),
+            )
         )
     assert shown == routes
 

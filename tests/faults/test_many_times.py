@@ -115,7 +115,8 @@ def _lasting(place: Place) -> "Counter[str]":
     answers = pipe.execute()
     out: Counter[str] = Counter()
     for name, ttl, size in zip(names, answers[::2], answers[1::2], strict=True):
-        if ttl == -1 and size:
+        # Sums of counters come with the first minute that is over, and have a bound of their own.
+        if ttl == -1 and size and not name.endswith(b":counters"):
             out[re.sub(r":[0-9A-Z]{26}$", ":*", name.decode())] += size
     return out
 

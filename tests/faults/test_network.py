@@ -89,7 +89,7 @@ def test_a_host_is_cut_off_for_less_than_a_lease(place: Place) -> None:
 @pytest.mark.parametrize("seconds", [0.5, LEASE, 3 * LEASE])
 @pytest.mark.beside(seconds=20)
 def test_an_idle_host_is_cut_off(place: Place, seconds: float) -> None:
-    """F44: a worker that waits for work over a dead connection consumes again within 5 s of the mend."""
+    """F49: a worker that waits for work over a dead connection consumes again within 5 s of the mend."""
     with hosts(place, 1) as (url, (one,)):
         worker = worker_on(place, one, url)
         place.submit("work", 1)

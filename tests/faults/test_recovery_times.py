@@ -95,11 +95,13 @@ def _hosts(place: Place, deaths: int, limit: float) -> None:
 
 @pytest.mark.beside(seconds=20)
 def test_jobs_of_a_dead_child_are_claimable_within_a_second(place: Place) -> None:
+    """F91: a child process."""
     _children(place, 3, CHILD + BUSY)
 
 
 @pytest.mark.beside(seconds=30)
 def test_jobs_of_a_dead_host_are_claimable_after_its_lease(place: Place) -> None:
+    """F91: a whole host."""
     _hosts(place, 2, HOST + BUSY)
 
 

@@ -5,6 +5,7 @@ import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
+import psutil
 import pytest
 
 from support.faults import LEASE, RECOVERY, Place, last, until
@@ -84,6 +85,51 @@ def test_f73_keys_are_bounded(place: Place) -> None:
     assert sizes[-1][1] < sizes[0][1] * 1.3, sizes
     until(lambda: not place.findings(), 10, "doctor finds nothing")
     place.note(f"keys {[k for k, _ in sizes]}, MB {[round(m / 1e6, 1) for _, m in sizes]}")
+
+
+def _failures(place: Place, n: int) -> None:
+    """So many runs that raise, all ended and trimmed when it returns."""
+    for at in range(0, n, 1000):
+        place.submit("deep_failure", min(1000, n - at))
+        until(
+            lambda: not sum(place.counts()[s] for s in ("queued", "running")), 60, "all have ended"
+        )
+
+
+@pytest.mark.beside(seconds=40)
+def test_f74_memory_of_a_worker(place: Place) -> None:
+    """F74 (short): 6,000 failures under thirty frames with locals of 100 kB, beside 20,000 delayed jobs: the
+    process that ran them grows by less than 1,000 bytes a job, and not at all for the backlog."""
+    _memory(place, 6_000)
+
+
+@pytest.mark.slow_fault
+@pytest.mark.beside(seconds=300)
+def test_f74_memory_after_sixty_thousand_failures(place: Place) -> None:
+    """F74: the same for ten times as many."""
+    _memory(place, 60_000)
+
+
+def _memory(place: Place, n: int) -> None:
+    place.client.store.run(calls.configure(place.queue, {"failed_max": 1000}))
+    worker = place.worker("-c", "50", "--processes", "1")
+    (child,) = worker.children()
+    tree = [psutil.Process(pid) for pid in (child, worker.pid)]
+    _failures(place, 2000)
+    warm = [p.memory_info().rss for p in tree]
+    place.submit("work", 20_000, delay=3600)
+    backlog = [p.memory_info().rss for p in tree]
+    _failures(place, n)
+    after = [p.memory_info().rss for p in tree]
+    assert worker.children() == [child]
+    slopes = [(b - a) / n for a, b in zip(backlog, after, strict=True)]
+    grown = [b - a for a, b in zip(warm, backlog, strict=True)]
+    place.note(
+        f"{n} failures: child {slopes[0]:+.0f} bytes a job, supervisor {slopes[1]:+.0f}; "
+        f"for a backlog of 20,000 {grown[0] / 1e6:+.1f} MB"
+    )
+    assert max(slopes) < 1000, slopes
+    assert max(grown) < 2_000_000, grown
 
 
 @pytest.mark.beside(seconds=30)

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from support.queue import MINUTE, Bench, runs
+from support.queue import MINUTE, TYPE, Bench, runs
 from support.sends import JOB, SENDS, Run
 from taskq import calls
+from taskq.model import JobSpec
 from taskq.states import State
 
 
@@ -145,3 +146,88 @@ def test_every_move_is_told_once_and_under_the_new_state(
     events = about_states(told(bench))
     if after is not None:
         assert events == ({after.value: {JOB}} if before != after else {})
+
+
+# --- listening ------------------------------------------------------------------------------------
+
+
+def entries(bench: Bench) -> list[dict[str, str]]:
+    return [
+        {k.decode(): v.decode() for k, v in fields.items()}
+        for _, fields in bench.redis.xrange(bench.keys.events)
+    ]
+
+
+def listen(bench: Bench, for_ms: int = MINUTE) -> str:
+    return bench.run(calls.listen(bench.keys, for_ms, now=bench.now))
+
+
+@pytest.fixture
+def quiet(redis_url: str) -> Bench:
+    """Nobody listens."""
+    return Bench.at(redis_url)
+
+
+def test_nothing_is_told_while_nobody_listens(quiet: Bench) -> None:
+    quiet.add("a")
+    listen(quiet)
+    quiet.wait(MINUTE + 1)
+    quiet.add("b")
+    assert [e["event"] for e in entries(quiet)] == ["listening"]
+
+
+def test_a_new_beginning_is_marked_and_a_renewal_is_not(quiet: Bench) -> None:
+    first = listen(quiet)
+    quiet.wait(MINUTE - 1)
+    quiet.add("a")
+    assert listen(quiet) > first
+    assert [e["event"] for e in entries(quiet)] == ["listening", "queued"]
+    quiet.wait(MINUTE + 1)
+    last = listen(quiet)
+    assert [e["event"] for e in entries(quiet)] == ["listening", "queued", "listening"]
+    assert last == quiet.redis.xrevrange(quiet.keys.events, count=1)[0][0].decode()
+
+
+def test_a_stream_that_was_deleted_is_a_new_beginning(quiet: Bench) -> None:
+    listen(quiet)
+    quiet.redis.delete(quiet.keys.events)
+    listen(quiet)
+    assert [e["event"] for e in entries(quiet)] == ["listening"]
+
+
+def test_listening_wakes_nobody(quiet: Bench) -> None:
+    quiet.add("a")
+    quiet.redis.delete(quiet.keys.wake(TYPE))
+    listen(quiet)
+    assert quiet.tokens() == 0
+
+
+def test_a_stream_that_nobody_reads_goes_by_itself(quiet: Bench) -> None:
+    listen(quiet)
+    assert 0 < quiet.redis.pttl(quiet.keys.events) <= MINUTE + 600_000
+
+
+def test_all_jobs_of_a_big_call_are_told_with_their_types(bench: Bench) -> None:
+    bench.submit(*(JobSpec(f"j{i}", "odd" if i % 2 else "even") for i in range(250)))
+    bench.submit(*(JobSpec(f"k{i}", "mail") for i in range(30)))
+    written = [e for e in entries(bench) if e["event"] == "queued"]
+    told_of = {}
+    for entry in written:
+        jobs, types = entry["jobs"].split(), entry["types"].split()
+        assert int(entry["count"]) == len(jobs) <= 100
+        assert len(types) in (1, len(jobs))
+        told_of |= dict(zip(jobs, types * len(jobs) if len(types) == 1 else types, strict=False))
+    assert told_of["j0"] == "even"
+    assert told_of["j249"] == "odd"
+    assert told_of["k29"] == "mail"
+    assert len(told_of) == 280
+    assert written[-1]["types"] == "mail"
+
+
+def test_the_stream_is_capped_by_bytes_too(bench: Bench) -> None:
+    long = "t" * 128
+    for at in range(0, 150_000, 1000):
+        ids = [f"{at + i:026d}" for i in range(1000)]
+        bench.submit(*(JobSpec(i, f"{long[:-1]}{n % 2}") for n, i in enumerate(ids)))
+    assert bench.redis.memory_usage(bench.keys.events, samples=0) < 24 * 1024 * 1024
+    assert bench.redis.xlen(bench.keys.events) < 1500

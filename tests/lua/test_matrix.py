@@ -153,6 +153,16 @@ def test_a_script_moves_a_job_only_as_the_table_says(
         )
 
 
+def everything(bench: Bench) -> dict[str, Any]:
+    """Every byte, but how often a report was refused: that counts calls and not jobs."""
+    dump = bench.dump(leave_out=())
+    for name in [n for n in dump if n.startswith("stats:")]:
+        dump[name].pop(b"fenced_out", None)
+        if not dump[name]:
+            del dump[name]
+    return dump
+
+
 @every_kind
 @every_age
 @cases(SENDS)
@@ -166,14 +176,14 @@ def test_a_script_sent_twice_does_its_work_once(
     bench.wait(age)
     call = SENDS[name](bench, run)
     bench.run(call)
-    once = bench.dump(leave_out=())
+    once = everything(bench)
 
     bench.run(call)
 
-    assert bench.dump(leave_out=()) == once
+    assert everything(bench) == once
     if name in LATE:
         bench.run(replace(call, args=[repr(bench.now + 1000), *call.args[1:]]))
-        assert bench.dump(leave_out=()) == once, "a second later"
+        assert everything(bench) == once, "a second later"
 
 
 @every_kind
@@ -185,11 +195,11 @@ def test_whoever_does_not_hold_the_run_changes_nothing(
     bench = Bench.at(redis_url)
     run = situation(bench, options)
     stranger = Run("w9", run.fence) if wrong == "worker" else Run(run.worker, "1")
-    dump = bench.dump(leave_out=())
+    dump = everything(bench)
 
     bench.run(FENCED[name](bench, stranger))
 
-    assert bench.dump(leave_out=()) == dump
+    assert everything(bench) == dump
 
 
 @every_kind

@@ -66,6 +66,7 @@ def drain(bench: Bench, job_types: Sequence[str] = (TYPE,), at_a_time: int = 100
 def test_a_thousand_jobs_of_one_call_keep_their_order(
     bench: Bench, now: float, priority: int, aging_ms: int
 ) -> None:
+    """F25: at every allowed priority, weight of age and date the scores stay exact."""
     bench.now = now
     bench.configure(aging_ms=aging_ms)
     jobs = names(1000)
@@ -83,6 +84,19 @@ def test_calls_within_one_millisecond_keep_their_order(bench: Bench, now: float)
     assert drain(bench) == jobs
 
 
+@pytest.mark.parametrize("now", [START, YEAR_2100])
+@pytest.mark.parametrize("priority", [PRIORITY_MIN, 0, PRIORITY_MAX])
+def test_f25_calls_a_microsecond_apart_keep_their_order(
+    bench: Bench, now: float, priority: int
+) -> None:
+    """F25: what the server's clock can tell apart, the scores can."""
+    jobs = names(100)
+    for n, job in enumerate(jobs):
+        bench.now = now + n / 1000
+        bench.add(job, priority=priority)
+    assert drain(bench) == jobs
+
+
 def test_aging_0_is_first_in_first_out_whatever_the_priority(bench: Bench) -> None:
     bench.configure(aging_ms=0)
     jobs = names(50)
@@ -93,8 +107,13 @@ def test_aging_0_is_first_in_first_out_whatever_the_priority(bench: Bench) -> No
 
 
 def test_higher_priority_runs_sooner_at_equal_age(bench: Bench) -> None:
+    """F27: higher is sooner, and 0 is what a job has that says nothing."""
     bench.submit(*(JobSpec(f"p{p}", TYPE, priority=p) for p in (0, -100, 100, 5, -5)))
     assert drain(bench) == ["p100", "p5", "p0", "p-5", "p-100"]
+    bench.submit(JobSpec("said", TYPE, priority=0), JobSpec("unsaid", TYPE))
+    bench.wait(1)
+    bench.submit(JobSpec("unsaid2", TYPE), JobSpec("said2", TYPE, priority=0))
+    assert drain(bench) == ["said", "unsaid", "unsaid2", "said2"]
 
 
 # --- the bound ------------------------------------------------------------------------------------

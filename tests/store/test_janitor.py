@@ -147,7 +147,15 @@ async def test_queues_of_this_process_are_entered_again(store: AsyncStore, raw: 
 
 async def test_a_duty_just_done_is_left_alone(redis_url: str, store: AsyncStore) -> None:
     bench = queue(redis_url, "q")
-    assert set(await janitor(store).round()) == {"reap", "promote", "expire", "trim", "rollup"}
+    assert set(await janitor(store).round()) == {
+        "overdue",
+        "reap",
+        "promote",
+        "expire",
+        "trim",
+        "rollup",
+        "bulk",
+    }
     due = ulid()
     bench.add(due, delay_ms=1000)
     assert await janitor(store).round() == {}
@@ -157,7 +165,7 @@ async def test_a_duty_just_done_is_left_alone(redis_url: str, store: AsyncStore)
 async def test_ticks_are_kept_per_duty(redis_url: str, store: AsyncStore, raw: Any) -> None:
     queue(redis_url, "q")
     await janitor(store).round()
-    for duty in ("reap", "promote", "expire", "trim", "rollup"):
+    for duty in ("reap", "promote", "expire", "trim", "rollup", "bulk"):
         raw.hdel(KEYS.queue("q").ticks, f"tick:{duty}")
         assert set(await janitor(store).round()) == {duty}
 
@@ -174,9 +182,9 @@ async def test_some_duties_are_rarer(redis_url: str, store: AsyncStore, raw: Any
         return set(await one.round())
 
     assert await after(8) == set()
-    assert await after(2) == {"reap", "promote", "expire"}
-    assert await after(40) == {"reap", "promote", "expire", "trim"}
-    assert await after(600) == {"reap", "promote", "expire", "trim", "rollup"}
+    assert await after(2) == {"overdue", "reap", "promote", "expire", "bulk"}
+    assert await after(40) == {"overdue", "reap", "promote", "expire", "trim", "bulk"}
+    assert await after(600) == {"overdue", "reap", "promote", "expire", "trim", "rollup", "bulk"}
 
 
 @pytest.mark.parametrize("tick", ["future", "nonsense", "inf", "nan", "", "-5", "1e400"])

@@ -161,6 +161,7 @@ def check(app: TaskQ, job: JobHandle[Any], claimed: Claimed, value: Any) -> None
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.__name__)
 @pytest.mark.parametrize("name", VALUES)
 def test_every_path(app: TaskQ, bench: Bench, path: Path, name: str) -> None:
+    """F55: exact integers, [] and {}, signs of zeros, every character, on every path."""
     job = app.submit_sync(TYPE, VALUES[name])
     check(app, job, path(bench, job), VALUES[name])
 
@@ -168,6 +169,7 @@ def test_every_path(app: TaskQ, bench: Bench, path: Path, name: str) -> None:
 @pytest.mark.parametrize("path", [delayed, promoted], ids=lambda path: path.__name__)
 @pytest.mark.parametrize("name", VALUES)
 def test_every_path_of_a_delayed_job(app: TaskQ, bench: Bench, path: Path, name: str) -> None:
+    """F55: and over the delay."""
     job = app.submit_sync(TYPE, VALUES[name], delay=30)
     check(app, job, path(bench, job), VALUES[name])
 

@@ -191,6 +191,19 @@ def die(how: str) -> None:
             ctypes.string_at(0)
 
 
+@app.task(max_attempts=1)
+async def deep_failure(size: int = 100_000) -> None:
+    """Raises under thirty frames, each of which holds a local of this size; leaves nothing in the ledger."""
+    _frame(30, size)
+
+
+def _frame(left: int, size: int) -> None:
+    ballast = bytes(size // 30) + bytes([left])
+    if not left:
+        raise ValueError("at the bottom", ballast[-1])
+    _frame(left - 1, size)
+
+
 # --- runs that do not end by themselves -----------------------------------------------------------
 
 

@@ -270,7 +270,7 @@ class Place:
 
     def listen(self) -> None:
         """Has the scripts write events, so that the verdict sees every move."""
-        self.client.store.run(calls.listen(self.queue, int(time.time() * 1000) + 3_600_000))
+        self.client.store.run(calls.listen(self.queue, 3_600_000))
 
     def tried(self) -> dict[str, set[str]]:
         """What the submitter wrote: words by job id."""

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -131,12 +132,36 @@ async def bad_result(kind: str) -> Any:
         "large": "x" * 1_100_000,
         "generator": (i for i in range(3)),
         "bytes": b"\xff",
+        "lock": threading.Lock(),
+        "infinity": [float("inf")],
+        "digits": 10**5000,
     }[kind]
 
 
 class Unprintable(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no text")
+
+
+class Untold(Exception):
+    """Nothing can be asked of it, and it can be neither copied nor sent."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError("no repr")
+
+    __str__ = __repr__
+
+    def __reduce__(self) -> Any:
+        raise TypeError("it cannot be sent")
+
+
+@app.task(max_attempts=1, executor="process")
+def bad_error_apart(kind: str) -> None:
+    raise {
+        "untold": Untold(),
+        "surrogate": ValueError("\ud800"),
+        "huge": ValueError("x" * 5_000_000),
+    }[kind]
 
 
 @app.task(max_attempts=1)
@@ -150,6 +175,8 @@ async def bad_error(kind: str) -> None:
         "huge": ValueError("x" * 5_000_000),
         "surrogate": ValueError("\ud800 \x00 \x1b[31m"),
         "cancelled": asyncio.CancelledError(),
+        "untold": Untold(),
+        "base": BaseException("at the root"),
     }[kind]
 
 

@@ -19,7 +19,11 @@ COMMAND = "from taskq.cli import main; main()"
 
 
 class Process:
-    """A ``taskq`` command in a session of its own; ``prefix`` says on which host."""
+    """A ``taskq`` command in a session of its own; ``prefix`` says on which host.
+
+    It starts in the folder of its log: Python would find the sources of this checkout in the current
+    directory, before those of another version that PYTHONPATH names.
+    """
 
     def __init__(
         self,
@@ -33,6 +37,7 @@ class Process:
             self.popen = subprocess.Popen(
                 [*prefix, sys.executable, "-c", COMMAND, *arguments],
                 env=environment,
+                cwd=log.parent,
                 stdout=out,
                 stderr=out,
                 start_new_session=True,

@@ -7,11 +7,13 @@ from typing import Any
 from support.queue import LEASE, MINUTE, TYPE, Bench
 from taskq import calls
 from taskq.calls import Call, Failure, Success
-from taskq.model import JobSpec
+from taskq.model import JobSpec, LeaseRecord
 from taskq.states import WAITING
 
 JOB = "job"
 """The id that all of them are about."""
+
+RECORD = LeaseRecord("n1", "q:secret", "w1", "owner", "label", LEASE)
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,31 @@ SENDS: dict[str, Send] = {
     "watch": lambda b, r: calls.watch(b.keys, [JOB], now=b.now),
     "heartbeat": lambda b, r: calls.heartbeat(b.keys, [("w1", LEASE, 0)], now=b.now),
     "configure": lambda b, r: calls.configure(b.keys, {"aging_ms": 5}, now=b.now),
+    "lease": lambda b, r: calls.lease(
+        b.keys, RECORD, key="k", request="r", keep_ms=MINUTE, now=b.now
+    ),
+    "settle": lambda b, r: calls.settle(
+        b.keys, RECORD.name, "answered", look_at=b.now, keep_ms=MINUTE, now=b.now
+    ),
+    "overdue": lambda b, r: calls.overdue(b.keys, timeout_ms=MINUTE, now=b.now),
+    "listen": lambda b, r: calls.listen(b.keys, MINUTE, now=b.now),
     "rollup": lambda b, r: calls.rollup(b.keys, now=b.now),
+    "bulk_start": lambda b, r: calls.bulk_start(b.keys, "b1", {"action": "retry"}, now=b.now),
+    "bulk_take": lambda b, r: calls.bulk_take(b.keys, "b1", "r1", lease_ms=LEASE, now=b.now),
+    "bulk_step": lambda b, r: calls.bulk_step(
+        b.keys,
+        "b1",
+        fence=1,
+        step=1,
+        cursor="",
+        looked=1,
+        matched=1,
+        done=1,
+        skipped=0,
+        last=False,
+        lease_ms=LEASE,
+        now=b.now,
+    ),
+    "bulk_stop": lambda b, r: calls.bulk_stop(b.keys, "b1", now=b.now),
 }
 """Every script that writes, some of them in more than one way."""

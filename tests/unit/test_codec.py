@@ -91,6 +91,8 @@ class TestPasses:
 
 
 class TestRefused:
+    """F56: what not every reader of JSON takes is refused here, before anything is stored."""
+
     @pytest.mark.parametrize(
         "value",
         [
@@ -160,11 +162,13 @@ class TestRefused:
     @pytest.mark.parametrize("brackets", ["[]", "{}"])
     @pytest.mark.parametrize("depth", [201, 5_000, 100_000])
     def test_depth_201(self, brackets: str, depth: int) -> None:
+        """F57: deeper than the limit is refused without recursion, however deep."""
         with pytest.raises(InvalidPayload, match="nested"):
             codec.loads(nested(depth, brackets))
 
     @pytest.mark.parametrize("depth", [201, 5_000, 100_000])
     def test_depth_201_of_a_value(self, depth: int) -> None:
+        """F57: the same for a value, as a handler returns it."""
         value: Any = []
         for _ in range(depth - 1):
             value = [value]
@@ -178,6 +182,7 @@ class TestRefused:
             codec.dumps(value)
 
     def test_size(self) -> None:
+        """F58: one byte over the limit is refused."""
         with pytest.raises(PayloadTooLarge, match="12 bytes, the limit is 11"):
             codec.dumps("0123456789", max_bytes=11)
         with pytest.raises(PayloadTooLarge):

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 import redis.exceptions as rx
 
+from taskq.embedded import EmbeddedServer
 from taskq.errors import Unavailable, UnsafeServerError
 from taskq.keys import Keys
 from taskq.server import ServerReport, _config, _info, check_server, judge, raise_if_unsafe
@@ -54,13 +55,33 @@ def test_old_versions_are_refused(facts: dict[str, str], flavour: str, safe: boo
     "policy", ["allkeys-lru", "allkeys-random", "volatile-lru", "volatile-ttl"]
 )
 def test_an_evicting_policy_is_refused_with_and_without_a_limit(policy: str) -> None:
+    """F44: by every process that starts, before it takes or stores a job."""
     for maxmemory in ("100000000", "0"):
         found = report(maxmemory_policy=policy, maxmemory=maxmemory)
         assert policy in found.problems[0]
 
 
+@pytest.mark.parametrize(
+    ("nodes", "slots", "safe"), [("1", "16384", True), ("3", "16384", False), ("1", "8001", False)]
+)
+def test_a_node_of_a_larger_cluster_is_refused(nodes: str, slots: str, safe: bool) -> None:
+    """F53: at the start, in one line, and not by the first queue whose slot is elsewhere."""
+    said = {"cluster_state": "ok", "cluster_size": nodes, "cluster_slots_assigned": slots}
+    found = judge({**GOOD, "cluster_enabled": "1"}, LISTPACK, None, said)
+    assert found.safe is safe
+    assert all("cluster" in problem and "\n" not in problem for problem in found.problems)
+    assert judge(GOOD, LISTPACK, None, said).safe, "a server that is no node"
+
+
+async def test_a_node_that_lacks_slots_is_refused() -> None:
+    """F53: as a real node says it."""
+    with EmbeddedServer(config={"cluster-enabled": "yes"}) as server:
+        assert "0 of 16384" in (await ask(server.url)).problems[0]
+
+
 @pytest.mark.parametrize("mark", ["min_reader", "min_writer"])
 def test_data_of_a_newer_version_is_refused(mark: str) -> None:
+    """F88: what an older version would misread is marked, and it does not start."""
     facts = {"redis_version": "7.2.0", "maxmemory_policy": "noeviction"}
     assert judge(facts, {}, {mark: "1"}).safe
     found = judge(facts, {}, {mark: "2"})

@@ -159,10 +159,12 @@ def test_bad_redis_urls(url: str, reason: str) -> None:
     ],
 )
 def test_mask_url(url: str, masked: str) -> None:
+    """F86: passwords of any URL, also of one that cannot be read."""
     assert mask_url(url) == masked
 
 
 def test_masked_holds_every_setting_and_no_secret() -> None:
+    """F86: what is shown of the settings."""
     settings = load_settings(redis_url="redis://:s3cret@db/0", api_keys=SecretStr("k3y"))
     masked = settings.masked()
     assert masked.keys() == Settings.model_fields.keys()
@@ -173,6 +175,7 @@ def test_masked_holds_every_setting_and_no_secret() -> None:
 
 
 def test_no_secret_in_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """F86: what is said of a wrong one."""
     monkeypatch.setenv("TASKQ_REDIS_URL", "redis://:s3cret@db:port/0")
     with pytest.raises(ConfigError) as caught:
         load_settings()

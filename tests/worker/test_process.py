@@ -1,9 +1,12 @@
 """Jobs in a process of their own: isolation, hard ends, and who is blamed for a crash."""
 
+import os
+import signal
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from support import probe
@@ -119,3 +122,17 @@ def test_coroutine_that_swallows_its_cancellation(tmp_path: Path) -> None:
         info = beside.info_sync()
         assert (info.crashes, info.lost, info.failures) == (0, 0, 0)
         assert probe.echo.enqueue_sync(1).result_sync(20) == 1, worker.log.read_text()
+
+
+def test_nothing_outlives_a_supervisor_and_a_child_that_are_killed(tmp_path: Path) -> None:
+    """kill -9 of those two alone: the fork server and the runs below it end by themselves, so that no second
+    start overlaps with a first."""
+    with EmbeddedServer() as server, site(server, tmp_path) as place:
+        worker = place.worker("-c", "5")
+        for _ in range(3):
+            probe.isolated.enqueue_sync(place.gate("never"))
+        until(lambda: len(place.ledger.starts()) == 3, 20, "they run")
+        below = [p.pid for p in psutil.Process(worker.pid).children(recursive=True)]
+        for pid in (worker.pid, *worker.children()):
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: not any(alive(pid) for pid in below), 5, "nothing of it runs any more")

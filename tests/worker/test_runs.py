@@ -1,5 +1,6 @@
 """What becomes of a job by what its handler does: each way to end, and that the worker goes on."""
 
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,12 +57,28 @@ def test_failures_are_retried_until_max_attempts(place: Site) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    ["file", "object", "loop", "deep", "nan", "surrogate", "large", "generator", "bytes"],
+    [
+        "file",
+        "object",
+        "loop",
+        "deep",
+        "nan",
+        "surrogate",
+        "large",
+        "generator",
+        "bytes",
+        "lock",
+        "infinity",
+        "digits",
+    ],
 )
 def test_result_that_is_not_json_fails_the_job_alone(place: Site, kind: str) -> None:
+    """F59, F56, F57, F58: no JSON form, NaN, too deep, too large: its job fails and says so."""
+    children = place.workers[0].children()
     error = failure(probe.bad_result.enqueue_sync(kind))
     assert "result" in error["message"]
     assert probe.echo.enqueue_sync(1).result_sync(10) == 1
+    assert place.workers[0].children() == children
 
 
 @pytest.mark.parametrize(
@@ -75,12 +92,59 @@ def test_result_that_is_not_json_fails_the_job_alone(place: Site, kind: str) -> 
         ("huge", "ValueError"),
         ("surrogate", "ValueError"),
         ("cancelled", "CancelledError"),
+        ("untold", "Untold"),
+        ("base", "BaseException"),
     ],
 )
 def test_error_of_any_kind_fails_the_job_alone(place: Site, kind: str, name: str) -> None:
+    """F59, F56: what cannot be printed, sent or caught, texts of 5 MB, surrogates, control signs."""
     children = place.workers[0].children()
     assert failure(probe.bad_error.enqueue_sync(kind))["type"] == name
     assert place.workers[0].children() == children
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [("untold", "Untold"), ("surrogate", "ValueError"), ("huge", "ValueError")]
+)
+def test_f59_errors_that_cross_processes(place: Site, kind: str, name: str) -> None:
+    """F59: what a run in a process of its own raises comes back as words, not as an object."""
+    assert failure(probe.bad_error_apart.enqueue_sync(kind))["type"] == name
+
+
+@pytest.mark.parametrize("depth", [900, 1001, 100_000])
+def test_f57_a_payload_deeper_than_any_reader(place: Site, depth: int) -> None:
+    """F57: written past the door: promoted like any other, refused by the worker; the next one runs."""
+    job = place.app.submit_sync("echo", {"x": 1}, delay=0.3)
+    queue, _, ulid = job.id.partition(":")
+    store = place.app.sync_client().store
+    body = b'{"x":' + b"[" * depth + b"]" * depth + b"}"
+    store.redis.hset(store.keys.queue(queue).job(ulid), "payload", body)
+    assert "nested" in failure(job)["message"]
+    assert probe.echo.enqueue_sync(1).result_sync(10) == 1
+
+
+def test_f81_only_what_is_registered_runs(place: Site, tmp_path: Path) -> None:
+    """F81: types named like functions wait for ever; pickles and records that name classes are data."""
+    canary = tmp_path / "canary"
+
+    class Bomb:
+        def __reduce__(self) -> tuple[object, ...]:
+            return (open, (str(canary), "w"))
+
+    names = ("os.system", "builtins.eval", "subprocess.run", "__main__.x", "support.probe.echo")
+    waiting = [place.app.submit_sync(name, [f"touch {canary}"]) for name in names]
+    for body in (pickle.dumps(Bomb()), b"cos\nsystem\n(S'touch " + bytes(canary) + b"'\ntR."):
+        job = place.app.submit_sync("echo", {"x": 1}, delay=0.2)
+        queue, _, ulid = job.id.partition(":")
+        store = place.app.sync_client().store
+        store.redis.hset(store.keys.queue(queue).job(ulid), "payload", body)
+        assert failure(job)["type"] == "InvalidPayload"
+    record = {"exc_type": "system", "exc_module": "os", "py/reduce": ["os.system", str(canary)]}
+    assert probe.echo.enqueue_sync(record).result_sync(10) == record
+    assert {job.info_sync().state for job in waiting} == {"queued"}
+    assert not canary.exists()
+    for job in waiting:
+        job.cancel_sync()
 
 
 def test_exit_in_a_job_is_a_failure(place: Site) -> None:

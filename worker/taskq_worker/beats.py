@@ -26,7 +26,8 @@ logger = logging.getLogger("taskq.supervisor")
 
 
 class Beats:
-    """``replace_id(member, seat number, lost id)`` gives a seat a new id."""
+    """``replace_id(member, seat number, lost id)`` gives a seat a new id; ``wished("quiet" or "stop")``
+    is what people ask of the worker."""
 
     def __init__(
         self,
@@ -40,6 +41,7 @@ class Beats:
         lease_seconds: float,
         replace_id: Callable[[Member, int, str], Awaitable[None]],
         starting: asyncio.Lock,
+        wished: Callable[[str], None],
     ) -> None:
         self._members = members
         self._keys = keys
@@ -52,6 +54,7 @@ class Beats:
         self._beat_seconds = lease_seconds / 3
         self._replace_id = replace_id
         self._starting = starting
+        self._wished = wished
         self._nudge = asyncio.Event()
         self._throttle = Throttle(logger)
 
@@ -153,6 +156,12 @@ class Beats:
                 for member in self._members
                 for seat in member.seats.values()
             ]
+            # What people ask of a worker goes by the name of its record.
+            names += [
+                self._keys.queue(member.queues[0]).control(member.name)
+                for member in self._members
+                if member.ready and member.queues
+            ]
             if not self._starting.locked():
                 reap_orphans({member.process.pid for member in self._members}, kill=False)
             if not names:
@@ -171,7 +180,8 @@ class Beats:
 
     async def tell(self, member: Member, schemas: dict[str, Any] | None = None) -> None:
         seats = member.seats.values()
-        await self._registry.tell(
+        state = "stopping" if member.leaving else "quiet" if member.quiet else "running"
+        wish = await self._registry.tell(
             WorkerInfo(
                 id=member.name,
                 host=self._host,
@@ -180,11 +190,14 @@ class Beats:
                 version=taskq_worker.__version__,
                 started_at=member.started_at,
                 seen_at=now_ms(),
-                state="stopping" if member.leaving else "running",
+                state=state,
                 queues=tuple(member.queues),
                 types=tuple(member.types),
                 slots=self._slots,
                 busy=sum(member.process.page.seat(seat.number)[0] for seat in seats),
+                counted=member.counted,
             ),
             schemas,
         )
+        if wish:
+            self._wished(wish)

@@ -41,6 +41,7 @@ from taskq_worker.shared import SharedPage
 logger = logging.getLogger("taskq.worker")
 
 SWEEP_SECONDS = 0.1
+TELL_SECONDS = 2.0
 
 
 class Child:
@@ -75,6 +76,7 @@ class Child:
             return EXIT_CONFIG
         services = [
             asyncio.create_task(self._sweep()),
+            asyncio.create_task(self._tell()),
             asyncio.create_task(self._reporter.run()),
             *(asyncio.create_task(lane.committer.run()) for lane in self._lanes),
         ]
@@ -270,6 +272,20 @@ class Child:
                     run.insist(now)
             self._page.tick(earliest)
             await asyncio.sleep(SWEEP_SECONDS)
+
+    async def _tell(self) -> None:
+        """What was done so far, for the record that the supervisor keeps (``taskq.registry.COUNTED``)."""
+        while True:
+            await asyncio.sleep(TELL_SECONDS)
+            self._channel.send(
+                "counted",
+                claims=sum(lane.fetcher.claims for lane in self._lanes),
+                claimed_jobs=sum(lane.fetcher.claimed for lane in self._lanes),
+                reports=sum(lane.committer.reports for lane in self._lanes),
+                reported_jobs=sum(lane.committer.sent for lane in self._lanes),
+                redis_errors=sum(store.errors.total() for store in self._stores),
+                abandoned_slots=sum(run.written_off for run in self._runs()),
+            )
 
     def _give_up(self) -> None:
         """Some run does not end: the process must. The others get their grace, then it is ended.

@@ -42,6 +42,8 @@ class Committer:
         self._idle.set()
         self._throttle = Throttle(logger)
         self.sent = 0
+        self.reports = 0
+        """Calls that were answered; ``sent`` counts the runs in them."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -102,6 +104,7 @@ class Committer:
                     return
                 await asyncio.sleep(retry_delay(tries))
         self.sent += len(runs)
+        self.reports += 1
         for run, word in zip(runs, words, strict=True):
             if word == "GONE":
                 logger.warning("job %s: not reported, the server knows no such job", run.job_id)

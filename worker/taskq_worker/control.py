@@ -1,8 +1,9 @@
 """Messages between a supervisor and its children: one JSON object a line over a socket pair.
 
 From the child: ``ready`` (queues, types, seats), ``failed`` (it cannot start), ``lost`` (a worker id was
-refused), ``will`` (jobs it cannot stop, to be reported when it is gone). From the supervisor: ``id`` (a
-worker id for a seat), ``cancel`` (jobs to stop), ``reconcile`` (compare a list), ``quiet``, ``stop``.
+refused), ``counted`` (what it has done so far), ``will`` (jobs it cannot stop, to be reported when it is
+gone). From the supervisor: ``id`` (a worker id for a seat), ``cancel`` (jobs to stop), ``reconcile`` (compare
+a list), ``quiet``, ``stop``.
 """
 
 import asyncio

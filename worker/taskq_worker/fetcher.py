@@ -58,6 +58,8 @@ class Fetcher:
         self._throttle = Throttle(logger)
         self._looked_at = 0.0
         self._loop = asyncio.get_running_loop()
+        self.claims = self.claimed = 0
+        """Claims that took jobs, and how many."""
         self.slot_freed = asyncio.Event()
         self.stopping = False
         self.quiet = False
@@ -133,6 +135,8 @@ class Fetcher:
         else:
             self._dues[seat.queue] = self._loop.time() + (reply.next_due - reply.now) / 1000
         if reply.jobs:
+            self.claims += 1
+            self.claimed += len(reply.jobs)
             self._start_jobs(seat, worker, reply.jobs)
             if len(reply.jobs) < most and reply.next_score is not None and upper is None:
                 # Cut short by bytes: there is more at once.

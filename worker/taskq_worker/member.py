@@ -32,7 +32,11 @@ class Member:
     types: list[str] = field(default_factory=list)
     queues: list[str] = field(default_factory=list)
     schemas: dict[str, Any] = field(default_factory=dict)
+    counted: dict[str, int] = field(default_factory=dict)
+    """What the child last told of itself (``taskq.registry.COUNTED``)."""
     ready: bool = False
+    quiet: bool = False
+    """It was told to claim nothing more."""
     leaving: bool = False
     """It is asked to end, or was replaced: its end is no crash, and starts no other."""
     verdict: tuple[Counter, str] | None = None

@@ -5,6 +5,7 @@ stopped. A run that was stopped because its job was cancelled is handed back: th
 that the server makes a cancellation of it, and nothing is counted as a failure.
 """
 
+import json
 from typing import Any
 
 from taskq.tasks import Task
@@ -72,3 +73,14 @@ def failed(
     """A failure, with the delay that the task's back-off gives, or ``after`` seconds."""
     delay_ms, max_attempts = policy(run.claimed, task, retry=retry, after=after)
     return Failed(error.encode(), delay_ms, max_attempts)
+
+
+def told(outcome: Outcome) -> tuple[str, str, str]:
+    """(word, type of the error, its message) of an outcome; the latter two '' where it is none."""
+    word = type(outcome).__name__.lower()
+    if isinstance(outcome, Failed):
+        error = json.loads(outcome.error)
+        return word, error["type"], error["message"]
+    if isinstance(outcome, Crashed):
+        return word, "WorkerCrashed", outcome.reason
+    return word, "", ""

@@ -8,12 +8,12 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import Any
 
-from taskq import codec
+from taskq import codec, tracing
 from taskq.app import CallNext, Middleware
 from taskq.context import Context
 from taskq.tasks import Task
 from taskq_worker.executors import Executor, Order
-from taskq_worker.outcome import of_exception, timed_out
+from taskq_worker.outcome import of_exception, timed_out, told
 from taskq_worker.results import encode_result
 from taskq_worker.runs import Dropped, Outcome, Run, Succeeded
 
@@ -28,9 +28,21 @@ class Runner:
         self._tasks = tasks
         self._middlewares = middlewares
         self._executors = executors
+        # Asked once: an SDK is configured when the application is imported, or in its lifespan.
+        self._collecting = tracing.collecting()
 
     async def outcome(self, run: Run) -> Outcome:
         """Runs the job; answers how it ended and never raises."""
+        claimed = run.claimed
+        if not (self._collecting or (claimed.traceparent and tracing.active(claimed.traceparent))):
+            return await self._outcome(run)
+        about = (run.seat.queue, run.job_id, claimed.job_type, claimed.attempts)
+        with tracing.running(*about, claimed.traceparent) as span:
+            outcome = await self._outcome(run)
+            span.ended(*told(outcome))
+            return outcome
+
+    async def _outcome(self, run: Run) -> Outcome:
         task: Task[Any, Any] | None = None
         try:
             # Asked to stop before its first step.

@@ -83,6 +83,8 @@ class Supervisor:
         self._members: list[Member] = []
         self._stopping = asyncio.Event()
         self._killed = False
+        self._quiet = False
+        """Nothing more is claimed, by no child, until the end."""
         self._starting = asyncio.Lock()
         """Held while a child is started: until it is a member it must not be taken for an orphan."""
         self._failure: str | None = None
@@ -110,6 +112,7 @@ class Supervisor:
             lease_seconds=settings.lease_seconds,
             replace_id=self._replace_id,
             starting=self._starting,
+            wished=self._wished,
         )
         self._memory = MemoryWatch(
             self._members,
@@ -168,6 +171,24 @@ class Supervisor:
             return
         logger.info("stopping: running jobs get %g s", self._settings.grace_seconds)
         self._stopping.set()
+
+    def _wished(self, wish: str) -> None:
+        """What people ask of this worker over the API; asked again it changes nothing."""
+        if wish == "stop" and not self._stopping.is_set():
+            logger.info("asked to stop: running jobs get %g s", self._settings.grace_seconds)
+            self._stopping.set()
+        elif wish == "quiet" and not self._quiet:
+            logger.info("asked to be quiet: nothing more is claimed")
+            self._quiet = True
+            for member in self._members:
+                self._hush(member)
+            self._beats.now()
+
+    def _hush(self, member: Member) -> None:
+        # From its "ready" on, before it has an id to claim under.
+        if member.queues and not member.quiet:
+            member.quiet = True
+            member.process.channel.send("quiet")
 
     async def _stop_children(self) -> None:
         grace = self._settings.grace_seconds
@@ -327,6 +348,8 @@ class Supervisor:
                     logger.error("child %d: %s", member.process.pid, message["message"])
             case "lost":
                 await self._replace_id(member, message["seat"], message["worker"])
+            case "counted":
+                member.counted = {name: n for name, n in message.items() if name != "op"}
             case "will":
                 member.will += message["jobs"]
                 self._replace(member)
@@ -344,6 +367,8 @@ class Supervisor:
     async def _seat(self, member: Member, message: dict[str, Any]) -> None:
         member.queues, member.types = message["queues"], message["types"]
         member.schemas = message["schemas"]
+        if self._quiet:
+            self._hush(member)
         self._janitor.serve(*member.queues)
         for queue in member.queues:
             await self._know(queue)

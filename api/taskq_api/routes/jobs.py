@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.requests import ClientDisconnect
 
-from taskq import codec
+from taskq import codec, tracing
 from taskq.aio import end_tasks
 from taskq.apikeys import Scope
 from taskq.durable import require_durable
@@ -64,6 +64,13 @@ _KEY_PARAMETER = {
     "refused (409). Remembered while the job is kept, and `dedup_seconds` (600) after it ended.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 200},
 }
+_TRACE_PARAMETER = {
+    "name": "traceparent",
+    "in": "header",
+    "required": False,
+    "description": "W3C trace context of the sender; travels with the job to its worker",
+    "schema": {"type": "string"},
+}
 
 
 @router.post(
@@ -72,6 +79,7 @@ _KEY_PARAMETER = {
     responses=answers(
         {201: Job, 200: Job},
         *BODY,
+        "unknown_job_type",
         "idempotency_conflict",
         "unique_held",
         "queue_full",
@@ -80,7 +88,7 @@ _KEY_PARAMETER = {
         *REDIS,
         headers={201: _LOCATION},
     ),
-    openapi_extra={**body(JobRequest), "parameters": [_KEY_PARAMETER]},
+    openapi_extra={**body(JobRequest), "parameters": [_KEY_PARAMETER, _TRACE_PARAMETER]},
 )
 @needs(Scope.SUBMIT)
 async def submit_job(request: Request) -> Response:
@@ -97,6 +105,11 @@ async def submit_job(request: Request) -> Response:
         key_owner=access.owner,
     )
     access.check_use(queue, spec.job_type)
+    if not its.payloads.ready(queue, spec.job_type):
+        await its.payloads.look(queue, spec.job_type)
+    its.payloads.judge(queue, spec.job_type, wanted.payload, len(spec.payload))
+    if traceparent := tracing.parse(request.headers.get("traceparent")):
+        spec = replace(spec, traceparent=traceparent)
     try:
         outcome = await its.client.submit(queue, spec)
     except UniqueHeld as error:
@@ -106,11 +119,11 @@ async def submit_job(request: Request) -> Response:
     headers = {"Location": f"/jobs/{job.id}"}
     # Without a key only a repeat of this very call can have stored it: that is news to the client.
     if spec.check and not outcome.created:
-        return await _answer_job(its, job, access, headers)
+        return await answer_job(its, job, access, headers)
     return json_response(stored_job_body(job, spec.payload), 201, headers)
 
 
-async def _answer_job(
+async def answer_job(
     its: Services, known: StoredJob, access: Access, headers: dict[str, str] | None = None
 ) -> Response:
     """The job as it is now, or as ``known`` if it has just been dropped."""
@@ -124,7 +137,7 @@ async def _answer_job(
 @router.post(
     "/jobs/batch",
     responses=answers({200: BatchAnswer}, *BODY, "durable_unsupported", *REDIS),
-    openapi_extra=body(BatchRequest),
+    openapi_extra={**body(BatchRequest), "parameters": [_TRACE_PARAMETER]},
 )
 @needs(Scope.SUBMIT)
 async def submit_batch(request: Request) -> Response:
@@ -133,8 +146,10 @@ async def submit_batch(request: Request) -> Response:
     cannot promise it, nothing is stored."""
     its = services(request)
     envelope = parse(BatchEnvelope, await read_json(request))
-    batch = Batch(its.new_ulid, access_of(request))
+    traceparent = tracing.parse(request.headers.get("traceparent"))
+    batch = Batch(its.new_ulid, access_of(request), its.payloads, traceparent)
     batch.take(envelope.jobs)
+    await batch.judge()
     if batch.durable:
         await require_durable(its.client.store)
     for queue in batch.queues():
@@ -245,7 +260,7 @@ async def cancel_job(request: Request, job_id: str) -> Response:
     job = await find_job(request, job_id)
     async with acting(request, "job.cancel", job.id):
         state = await its.client.cancel(job.id)
-    return await _answer_job(its, replace(job, state=state), access_of(request))
+    return await answer_job(its, replace(job, state=state), access_of(request))
 
 
 @router.post(
@@ -262,4 +277,4 @@ async def retry_job(request: Request, job_id: str) -> Response:
             state = await its.client.retry(job.id)
     except UniqueHeld as error:
         raise hidden_holder(error, access_of(request)) from None
-    return await _answer_job(its, replace(job, state=state), access_of(request))
+    return await answer_job(its, replace(job, state=state), access_of(request))

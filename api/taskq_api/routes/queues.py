@@ -1,20 +1,23 @@
 """Queues and their settings, workers, and the job types that workers publish."""
 
-from dataclasses import replace
+from collections.abc import Iterable
+from typing import Any
 
 from fastapi import APIRouter, Depends, Request, Response
 
 from taskq import calls
 from taskq.apikeys import Scope
+from taskq.failures import latencies
 from taskq.ids import check_queue
-from taskq.model import QueueInfo
 from taskq.present import queue_to_dict, worker_to_dict
 from taskq.registry import WorkerInfo
+from taskq.views import job_type_to_dict
 from taskq_api.access import Access, access_of, needs
 from taskq_api.deps import acting, known_parameters, parse, read_json, services
 from taskq_api.docs import BODY, REDIS, answers, body
 from taskq_api.render import encode, json_response
 from taskq_api.schemas import JobTypeList, Queue, QueueChanges, QueueList, WorkerList
+from taskq_api.visible import queue_for, workers_for
 
 router = APIRouter()
 
@@ -32,18 +35,8 @@ async def list_queues(request: Request) -> Response:
     access = access_of(request)
     infos = await its.inspector.queues(access.queues)
     workers = await its.inspector.workers()
-    rows = [queue_to_dict(_queue_for(access, info), workers) for info in infos]
+    rows = [queue_to_dict(queue_for(access, info), workers) for info in infos]
     return json_response(encode({"queues": rows}))
-
-
-def _queue_for(access: Access, info: QueueInfo) -> QueueInfo:
-    """Without the waiting lines of types that a key may not see. The counts stay the queue's."""
-    if access.job_types is None:
-        return info
-    paused = info.settings.get("paused_types", "").split()
-    shown = " ".join(job_type for job_type in paused if access.can_see_type(job_type))
-    lines = tuple(line for line in info.types if access.can_see_type(line.job_type))
-    return replace(info, types=lines, settings={**info.settings, "paused_types": shown})
 
 
 @router.get(
@@ -60,7 +53,7 @@ async def show_queue(request: Request, queue: str) -> Response:
 
 async def _answer_queue(request: Request, queue: str) -> Response:
     its = services(request)
-    info = _queue_for(access_of(request), await its.inspector.queue(queue))
+    info = queue_for(access_of(request), await its.inspector.queue(queue))
     return json_response(encode(queue_to_dict(info, await its.inspector.workers())))
 
 
@@ -82,6 +75,7 @@ async def change_queue(request: Request, queue: str) -> Response:
         async with acting(request, "queue.change", queue, **changes):
             await its.client.store.know_queue(queue)
             await its.client.store.run(call)
+        its.payloads.forget(queue)
     return await _answer_queue(request, queue)
 
 
@@ -99,20 +93,7 @@ async def list_workers(request: Request) -> Response:
 
 
 async def _workers_for(request: Request) -> list[WorkerInfo]:
-    """Workers that serve a queue that the key may see, as far as they serve it."""
-    access = access_of(request)
-    workers = await services(request).inspector.workers()
-    if access.everything:
-        return workers
-    seen = (
-        replace(
-            worker,
-            queues=tuple(queue for queue in worker.queues if access.can_see(queue)),
-            types=tuple(job_type for job_type in worker.types if access.can_see_type(job_type)),
-        )
-        for worker in workers
-    )
-    return [worker for worker in seen if worker.queues]
+    return workers_for(access_of(request), await services(request).inspector.workers())
 
 
 @router.get(
@@ -123,13 +104,32 @@ async def _workers_for(request: Request) -> list[WorkerInfo]:
 )
 @needs(Scope.READ)
 async def list_job_types(request: Request) -> Response:
-    """Job types that workers have published, with what they say about them."""
-    access = access_of(request)
-    published = await services(request).registry.types()
-    names = {name for name in published if access.can_see_type(name)}
-    if (
-        access.queues is not None
-    ):  # types are published for all queues: those of its workers are its own
-        names &= {name for worker in await _workers_for(request) for name in worker.types}
-    rows = [{"job_type": name, "published": published[name]} for name in sorted(names)]
+    """Job types that workers have published: what they take, who runs them, and how long they wait and
+    run."""
+    its, access = services(request), access_of(request)
+    workers = await _workers_for(request)
+    problems = await its.payloads.problems()
+    published = _types_for(access, await its.registry.types(), workers)
+    past = await latencies(
+        its.client.store,
+        [about.get("queue") for about in published.values() if isinstance(about, dict)],
+    )
+    rows = [
+        job_type_to_dict(name, published[name], workers, past, problems.get(name))
+        for name in sorted(published)
+    ]
     return json_response(encode({"job_types": rows}))
+
+
+def _types_for(
+    access: Access, published: dict[str, Any], workers: Iterable[WorkerInfo]
+) -> dict[str, Any]:
+    """Types are published for all queues: those that its workers run are a key's own."""
+    served = {name for worker in workers for name in worker.types}
+    return {
+        name: about
+        if not isinstance(about, dict) or access.can_see(str(about.get("queue")))
+        else {**about, "queue": None}
+        for name, about in published.items()
+        if access.can_see_type(name) and (access.queues is None or name in served)
+    }

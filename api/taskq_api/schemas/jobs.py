@@ -73,6 +73,10 @@ class JobRow(BaseModel):
     worker: str | None = Field(description="worker that has, or last had, it")
     reason: str | None = Field(description="why it was cancelled or ended, where that has a name")
     cancel_requested: bool = Field(description="it runs and was asked to stop")
+    fence: int | None = Field(description="number of its last run, never used twice")
+    fingerprint: str | None = Field(
+        description="kind of its last failure, see /errors; null where none is known"
+    )
 
 
 class Job(JobRow):
@@ -95,7 +99,6 @@ class Job(JobRow):
     max_attempts: int | None = Field(description="null: the task's own")
     timeout: float | None = Field(description="seconds; 0: none; null: the task's own")
     unique_key: str | None = Field(description="key that keeps others out while it lives")
-    fence: int | None = Field(description="number of its last run, never used twice")
     expires_at: Timestamp = Field(description="when it no longer starts")
     stub: bool = Field(description="only its state and times are still kept")
     history: list[Event] = Field(

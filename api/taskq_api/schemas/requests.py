@@ -16,7 +16,8 @@ _RFC3339 = re.compile(
 )
 
 
-def _point_in_time(value: Any) -> Any:
+def point_in_time(value: Any) -> Any:
+    """A time as JSON says it. Raises ``ValueError`` for one without an offset."""
     if value is None:
         return None
     if not isinstance(value, str) or not _RFC3339.fullmatch(value):
@@ -66,10 +67,10 @@ class JobRequest(BaseModel):
     delay: Seconds = Field(
         default=None, description="seconds from now until it may run. Default 0; not with run_at"
     )
-    run_at: Annotated[datetime | None, BeforeValidator(_point_in_time)] = Field(
+    run_at: Annotated[datetime | None, BeforeValidator(point_in_time)] = Field(
         default=None,
         description="point in time from which it may run, RFC 3339 with an offset; one in the past is "
-        "now. Not with delay",
+        "now. Default now; not with delay",
         examples=["2030-01-31T08:00:00+01:00"],
     )
     expires: Annotated[float | None, Field(gt=0, le=SECONDS_MAX, allow_inf_nan=False)] = Field(
@@ -98,7 +99,7 @@ class JobRequest(BaseModel):
         min_length=1,
         max_length=200,
         description="while a job with this key waits or runs in the queue, another is refused (409 "
-        "unique_held). No braces or control characters",
+        "unique_held). No braces or control characters. Default none",
     )
 
     durable: bool = Field(

@@ -40,6 +40,6 @@ class Problem(BaseModel):
         default=None, description="all that was refused, at most 20"
     )
     job_id: str | None = Field(default=None, description="unique_held: the job that holds the key")
-    state: str | None = Field(default=None, description="wrong_state: what the job is")
+    state: str | None = Field(default=None, description="wrong_state, stale_fence: what the job is")
     reason: str | None = Field(default=None, description="of Redis's refusal, in a stable word")
     reasons: list[str] | None = Field(default=None, description="not_ready: what keeps it from it")

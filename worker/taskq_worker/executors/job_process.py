@@ -14,10 +14,11 @@ import socket
 import sys
 import threading
 from dataclasses import asdict
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from typing import Any
 
-from taskq import codec
+from taskq import codec, tracing
 from taskq.context import Context
 from taskq.log import configure_logging
 from taskq.settings import Settings
@@ -44,12 +45,22 @@ def main(connection: Connection, order: dict[str, Any]) -> None:
 
 def _settle(parent: int) -> None:
     os.setpgid(0, 0)
+    _let_the_server_end()
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, int(signal.SIGKILL), 0, 0, 0)  # PR_SET_PDEATHSIG
         if os.getppid() == 1 or not os.path.exists(f"/proc/{parent}"):
             os._exit(1)
+
+
+def _let_the_server_end() -> None:
+    """The fork server ends when nobody holds the write end of its pipe, and this process with it. Each
+    process that it forks is given that end as well: kept, both would outlive a worker that was killed."""
+    server: Any = forkserver._forkserver
+    with contextlib.suppress(OSError, TypeError):
+        os.close(server._forkserver_alive_fd)
+    server._forkserver_alive_fd = None
 
 
 class _Sender:
@@ -84,9 +95,10 @@ def _run(order: dict[str, Any], channel: _Sender) -> bytes:
     if task.parameters.context_name is not None:
         kwargs[task.parameters.context_name] = context
     channel.end_if_unheard()
-    if not task.is_async and not app.lifespans:
-        return encode_result(task.func(**kwargs))
-    return asyncio.run(_with_resources(app.lifespans, task, context, kwargs))
+    with tracing.going_on(order["traceparent"]):
+        if not task.is_async and not app.lifespans:
+            return encode_result(task.func(**kwargs))
+        return asyncio.run(_with_resources(app.lifespans, task, context, kwargs))
 
 
 async def _with_resources(

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from taskq import tracing
 from taskq.verdict import RemoteError, Verdict
 from taskq_worker.control import Channel
 from taskq_worker.executors import job_process
@@ -107,6 +108,7 @@ class _Job:
         order = {
             **handed,
             "payload": run.claimed.payload.decode(),
+            "traceparent": tracing.current(),
             "context": {
                 "job_id": ctx.job_id,
                 "job_type": ctx.job_type,
