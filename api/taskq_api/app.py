@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from taskq.aio import end_tasks
+from taskq.liveness import show_life
 from taskq.settings import Settings
 from taskq_api import errors
 from taskq_api.auth import KeyAuth, check_bind, key_digests
@@ -140,10 +141,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     services = app.state.services = Services.open(settings, app.state.registry)
     janitor = asyncio.create_task(services.janitor.run())
     ending = asyncio.create_task(_end_streams(app.state.stopping, services.hub))
+    life = asyncio.create_task(show_life(settings.health_file))
     try:
         yield
     finally:
-        await end_tasks(janitor, ending, *services.background)
+        await end_tasks(janitor, ending, life, *services.background)
         await services.hub.close()
         await services.payloads.close()
         await services.polls.close()
