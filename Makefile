@@ -8,9 +8,10 @@ SOURCES := taskq api/taskq_api worker/taskq_worker tests
 
 .DEFAULT_GOAL := help
 .PHONY: help venv run test faults check bench chaos format clean
+.PHONY: up down ps logs scale-worker clean-data test-deploy
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(DEV_READY) ## create .venv with everything (redone when pyproject.toml changes)
 
@@ -19,7 +20,7 @@ run: $(RUN_READY) ## start Valkey, the API, a worker and the janitor (ARGS="--po
 	@$(BIN)/taskq dev $(ARGS)
 
 test: $(DEV_READY) ## run the tests (ARGS="-k name"); the fault scenarios apart
-	$(BIN)/python -m pytest -n 2 --ignore=tests/faults $(ARGS)
+	$(BIN)/python -m pytest -n 2 --ignore=tests/faults --ignore=tests/deploy/engine $(ARGS)
 
 faults: $(DEV_READY) ## kill, cut off and break everything, and count what was lost
 	$(BIN)/python -m pytest -n 2 tests/faults $(ARGS)
@@ -40,6 +41,30 @@ chaos: $(DEV_READY) ## long fault scenarios, then everything at once (ARGS="--se
 format: $(DEV_READY) ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+up: ## build and start the containers (N=3 workers, MONITORING=1, PUBLIC=1)
+	@N='$(N)' MONITORING=$(MONITORING) PUBLIC=$(PUBLIC) deploy/compose up
+
+scale-worker: ## run N workers, under load too (N=3)
+	@deploy/compose scale '$(N)'
+
+ps: ## show the containers
+	@MONITORING=1 deploy/compose ps
+
+# A plain command: Ctrl-C reaches it.
+logs: ## follow what the containers say (ARGS="worker")
+	@deploy/compose logs -f --tail=100 $(ARGS)
+
+down: ## stop and remove the containers; the jobs stay
+	@MONITORING=1 deploy/compose down
+
+clean-data: ## delete the jobs of the containers, for good; asks first
+	@printf 'This deletes every job and setting of the containers, for good. Type yes to go on: '; \
+	  read -r answer && [ "$$answer" = yes ] || { echo 'nothing was deleted' >&2; exit 1; }
+	@MONITORING=1 deploy/compose down --volumes
+
+test-deploy: $(DEV_READY) ## run the containers for real, kill them, count what was lost
+	$(BIN)/python -m pytest -s -o faulthandler_timeout=600 tests/deploy/engine $(ARGS)
 
 clean: ## remove .venv, caches and build output (the jobs in .taskq stay)
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache dist build

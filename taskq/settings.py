@@ -6,6 +6,7 @@ leave them out and ``Settings.masked`` hides them.
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
@@ -70,6 +71,16 @@ class Settings(BaseSettings):
         ge=0,
         le=3600,
         description="seconds that running jobs get to end when a worker is asked to stop",
+    )
+    start_seconds: float = Field(
+        default=3,
+        ge=0,
+        le=86_400,
+        description="seconds that a worker or janitor waits at its start for a server to answer",
+    )
+    health_file: Path | None = Field(
+        default=None,
+        description="file that a serving process touches every 5 s, for health checks",
     )
     api_host: str = Field(
         default="127.0.0.1", min_length=1, description="address the API listens on"

@@ -12,6 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from taskq.aio import end_tasks
 from taskq.errors import TaskqError
+from taskq.liveness import show_life
 from taskq.settings import Settings
 from taskq_api import errors
 from taskq_api.access import check_scope, guarded
@@ -168,10 +169,11 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     janitor = asyncio.create_task(services.janitor.run())
     ring = asyncio.create_task(services.ring.run())
     ending = asyncio.create_task(_end_streams(app.state.stopping, services.hub))
+    life = asyncio.create_task(show_life(settings.health_file))
     try:
         yield
     finally:
-        await end_tasks(janitor, ring, ending, *services.background)
+        await end_tasks(janitor, ring, ending, life, *services.background)
         await services.hub.close()
         await services.payloads.close()
         await services.polls.close()

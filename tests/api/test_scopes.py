@@ -29,6 +29,8 @@ ASIDE = {"/openapi.json"}
 def at(path: str) -> str:
     """A path with values in it that name nothing."""
     path = path.replace("{job_id}", "default:" + "0" * 26).replace("{queue}", "default")
+    if path == "/events":
+        path = "/events?queue=x"  # a stream would not end
     return re.sub(r"{[^}]*}", "x", path)
 
 

@@ -7,6 +7,7 @@ import socket
 import subprocess
 import urllib.request
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -65,6 +66,16 @@ def test_starts_without_redis_and_says_so(start_api: Any) -> None:
     assert "sesame" not in said
     assert httpx.get(f"{process.url}/health").status_code == 200
     assert httpx.get(f"{process.url}/ready").status_code == 503
+
+
+def test_shows_life_also_without_redis(
+    start_api: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "alive"
+    monkeypatch.setenv("TASKQ_HEALTH_FILE", str(file))
+    process = start_api("--redis-url", "redis://127.0.0.1:1/0")
+    httpx.get(f"{process.url}/health").raise_for_status()
+    assert file.exists()
 
 
 def test_stops_within_its_bound_while_a_client_waits(redis_url: str, start_api: Any) -> None:

@@ -78,7 +78,10 @@ class Reasons:
         for entry in job.history:
             if entry["event"] not in ("crashed", "lost"):
                 continue
-            pid = int(entry["worker"].split(":")[1])
+            worker = re.fullmatch(r"[^:]+:(\d+):[0-9a-f]{8}", entry["worker"])
+            if worker is None:
+                continue  # no process: a name that the scenario gave
+            pid = int(worker[1])
             at = entry["at"] / 1000
             known = pid in self.disturbed or pid in self.died or pid in self.ended
             run_died = any(abs(at - when) < 60 for when in self.died.values())

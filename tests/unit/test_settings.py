@@ -17,6 +17,7 @@ def test_defaults() -> None:
     assert settings.namespace == "taskq"
     assert (settings.lease_seconds, settings.janitor_seconds, settings.grace_seconds) == (15, 2, 30)
     assert (settings.api_host, settings.api_port) == ("127.0.0.1", 8000)
+    assert (settings.start_seconds, settings.health_file) == (3, None)
     assert settings.api_keys is None
     assert not settings.allow_open
     assert not settings.http_call_allow_private

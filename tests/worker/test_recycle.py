@@ -58,6 +58,40 @@ def test_container_share_reads_both_kinds_of_cgroups(tmp_path: Path) -> None:
     assert container_share(tmp_path / "old") is None
 
 
+def test_pages_of_files_do_not_fill_the_container(tmp_path: Path) -> None:
+    """The kernel drops them: a job that reads a large file is no reason to end anybody."""
+    (tmp_path / "memory.current").write_text("95\n")
+    (tmp_path / "memory.max").write_text("100\n")
+    stat = tmp_path / "memory.stat"
+    stat.write_text("anon 15\nfile 80\ninactive_file 60\nactive_file 10\n")
+    assert container_share(tmp_path) == 0.25
+    old = tmp_path / "old" / "memory"
+    old.mkdir(parents=True)
+    (old / "memory.usage_in_bytes").write_text("90\n")
+    (old / "memory.limit_in_bytes").write_text("100\n")
+    (old / "memory.stat").write_text(
+        "inactive_file 5\ntotal_inactive_file 40\ntotal_active_file 20\n"
+    )
+    assert container_share(tmp_path / "old") == 0.3
+
+
+def test_service_of_systemd_has_its_limit_below_the_root(tmp_path: Path) -> None:
+    proc = tmp_path / "proc"
+    proc.write_text("0::/system.slice/taskq-worker@mail.service\n")
+    assert container_share(tmp_path, proc) is None
+    own = tmp_path / "system.slice" / "taskq-worker@mail.service"
+    own.mkdir(parents=True)
+    (own / "memory.current").write_text("3\n")
+    (own / "memory.max").write_text("4\n")
+    assert container_share(tmp_path, proc) == 0.75
+    old = tmp_path / "memory" / "docker" / "1f"
+    old.mkdir(parents=True)
+    proc.write_text("5:cpu,cpuacct:/x\n4:memory:/docker/1f\n0::/\n")
+    (old / "memory.usage_in_bytes").write_text("1\n")
+    (old / "memory.limit_in_bytes").write_text("4\n")
+    assert container_share(tmp_path, proc) == 0.25
+
+
 def test_usage_counts_the_whole_tree(place: Site) -> None:
     worker = place.worker("-c", "2")
     child = worker.children()[0]

@@ -4,20 +4,26 @@ import asyncio
 import contextlib
 import logging
 import signal
+import time
 
 import click
 
+from taskq.aio import end_tasks
 from taskq.errors import Unavailable
 from taskq.ids import check_queue
 from taskq.janitor import Janitor
 from taskq.keys import Keys
+from taskq.liveness import show_life
 from taskq.log import configure_logging
-from taskq.server import check_server, mark_schema, raise_if_unsafe
+from taskq.server import ServerReport, check_server, mark_schema, raise_if_unsafe
 from taskq.settings import Settings, load_settings
 from taskq.store import AsyncStore
 from taskq_worker.supervisor import Supervisor
 
 logger = logging.getLogger("taskq.worker")
+
+LOOK_SECONDS = 3.0
+"""Pause between two lines about a server that does not answer at the start."""
 
 
 async def check_at_start(settings: Settings) -> None:
@@ -25,9 +31,13 @@ async def check_at_start(settings: Settings) -> None:
 
     Raises ``UnsafeServerError``, ``Unavailable``.
     """
-    store = AsyncStore.from_url(settings.redis_url, Keys(settings.namespace), retry_seconds=3.0)
+    store = AsyncStore.from_url(
+        settings.redis_url,
+        Keys(settings.namespace),
+        retry_seconds=min(LOOK_SECONDS, settings.start_seconds),
+    )
     try:
-        report = await check_server(store)
+        report = await _look(store, settings.start_seconds)
         if report.safe:
             await mark_schema(store)
     except Unavailable as error:
@@ -41,6 +51,18 @@ async def check_at_start(settings: Settings) -> None:
     raise_if_unsafe(report)
     for warning in report.warnings:
         logger.warning("Redis: %s", warning)
+
+
+async def _look(store: AsyncStore, patience: float) -> ServerReport:
+    """Asks until the server answers or ``patience`` seconds are over: a stack may start in any order."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return await check_server(store)
+        except Unavailable as error:
+            if error.reason not in ("connection", "timeout") or time.monotonic() >= until:
+                raise
+            logger.warning("%s; waiting for it", error)
 
 
 @click.command()
@@ -161,10 +183,12 @@ def janitor(
                 )
                 return
             task = asyncio.ensure_future(keeper.run())
+            life = asyncio.ensure_future(show_life(settings.health_file))
             for number in (signal.SIGTERM, signal.SIGINT):
                 asyncio.get_running_loop().add_signal_handler(number, task.cancel)
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+            await end_tasks(life)
         finally:
             await store.close()
 

@@ -15,6 +15,7 @@ from taskq_worker.outcome import OUTGROWN
 logger = logging.getLogger("taskq.supervisor")
 
 CGROUP = Path("/sys/fs/cgroup")
+PROC = Path("/proc/self/cgroup")
 FULL_AT = 0.9
 """Share of the container's limit at which the largest process is ended, before the kernel ends them all."""
 
@@ -39,19 +40,50 @@ def usage_of(child: int) -> list[Usage]:
     return out
 
 
-def container_share(cgroup: Path = CGROUP) -> float | None:
-    """How full the container's memory is, from 0 to 1; None where there is no limit (or no cgroup)."""
-    for current, limit in (
-        (cgroup / "memory.current", cgroup / "memory.max"),
-        (cgroup / "memory/memory.usage_in_bytes", cgroup / "memory/memory.limit_in_bytes"),
+def container_share(cgroup: Path = CGROUP, proc: Path = PROC) -> float | None:
+    """How full the memory of our cgroup is, from 0 to 1; None where it has no limit (or there is none).
+
+    Without the pages of files that were read or written: the kernel drops those before it ends a process.
+    """
+    for folder, current, limit in (
+        (_own_folder(cgroup, proc, ""), "memory.current", "memory.max"),
+        (
+            _own_folder(cgroup / "memory", proc, "memory"),
+            "memory.usage_in_bytes",
+            "memory.limit_in_bytes",
+        ),
     ):
         try:
-            used, most = int(current.read_text()), int(limit.read_text())
+            used, most = int((folder / current).read_text()), int((folder / limit).read_text())
         except (OSError, ValueError):  # "max" is no number: no limit
             continue
         # The first version of cgroups says "no limit" by a number larger than any machine's memory.
-        return used / most if 0 < most < 1 << 60 else None
+        if not 0 < most < 1 << 60:
+            return None
+        return max(0, used - _file_pages(folder / "memory.stat")) / most
     return None
+
+
+def _own_folder(root: Path, proc: Path, controller: str) -> Path:
+    """Where this process is accounted: below the root for a service of systemd, the root in a container."""
+    with contextlib.suppress(OSError):
+        for line in proc.read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            own = root / path.lstrip("/")
+            if controller in controllers.split(",") and own.is_dir():
+                return own
+    return root
+
+
+def _file_pages(stat: Path) -> int:
+    """Bytes of file pages, as both versions of cgroups tell them; ``total_`` counts groups below, too."""
+    with contextlib.suppress(OSError, ValueError):
+        facts = dict(line.split() for line in stat.read_text().splitlines())
+        return sum(
+            int(facts.get(f"total_{name}", facts.get(name, 0)))
+            for name in ("active_file", "inactive_file")
+        )
+    return 0
 
 
 class MemoryWatch:

@@ -50,6 +50,17 @@ def reap_orphans(known: set[int], *, kill: bool) -> int:
     return ended
 
 
+def _private_folder(spare: str = "/dev/shm") -> str:
+    """A folder for a child's sockets: in the usual place, or in shared memory where nothing else can be
+    written (a container with a read-only file system and no /tmp of its own)."""
+    try:
+        return tempfile.mkdtemp(prefix="taskq-child-")
+    except OSError:
+        if not os.path.isdir(spare):
+            raise
+        return tempfile.mkdtemp(prefix="taskq-child-", dir=spare)
+
+
 class ChildProcess:
     """One child: its process group, channel and page of signs of life."""
 
@@ -75,7 +86,7 @@ class ChildProcess:
         """Starts a fresh interpreter in a process group of its own."""
         ours, theirs = socket.socketpair()
         page_fd = shared.create()
-        folder = tempfile.mkdtemp(prefix="taskq-child-")
+        folder = _private_folder()
         handed = {**asdict(options), "fds": [theirs.fileno(), page_fd], "folder": folder}
         environment = {**os.environ, ChildOptions.ENVIRONMENT: json.dumps(handed)}
         try:

@@ -25,6 +25,7 @@ from taskq.calls import Call, Failure
 from taskq.errors import ConfigError, OutOfMemory, TaskqError, Unavailable
 from taskq.janitor import Janitor
 from taskq.keys import Keys, QueueKeys
+from taskq.liveness import show_life
 from taskq.registry import Registry
 from taskq.settings import Settings
 from taskq.store import AsyncStore, retry_delay
@@ -68,7 +69,7 @@ class Supervisor:
             queues,
             slots,
             max_jobs,
-            {**settings.model_dump(exclude={"api_keys"}), "redis_url": settings.redis_url},
+            settings.model_dump(exclude={"api_keys", "health_file"}),
         )
         self._processes = processes
         self._keys = Keys(settings.namespace)
@@ -136,6 +137,7 @@ class Supervisor:
             self._beats.listen_for_nudges(),
             self._janitor.run(),
             self._memory.run(),
+            show_life(self._settings.health_file),
         ):
             self._spawn(service)
         await self._stopping.wait()
