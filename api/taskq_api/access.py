@@ -32,6 +32,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 ACCESS = "taskq.access"
 """Where a request's scope holds its ``Access``."""
 
+BLIND = "taskq.blind"
+"""Set in a request's scope where it was let in on what was known of keys before Redis went away."""
 PUBLIC = "public"
 ANY_KEY = "any"
 _MARK = "taskq_scope"
@@ -155,6 +157,11 @@ OPEN = Access("open")
 def access_of(request: Request) -> Access:
     found: Access = request.scope[ACCESS]
     return found
+
+
+def is_blind(request: Request) -> bool:
+    """Whether the answer must hold nothing of what is stored."""
+    return BLIND in request.scope
 
 
 def needs(scope: Scope | None = None) -> Callable[[F], F]:

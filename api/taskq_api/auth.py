@@ -11,10 +11,10 @@ from typing import Any
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from taskq.apikeys import digest
-from taskq.errors import ConfigError, TaskqError
+from taskq.errors import ConfigError, TaskqError, Unavailable
 from taskq.settings import Settings
 from taskq_api import errors
-from taskq_api.access import ACCESS, OPEN, Access
+from taskq_api.access import ACCESS, BLIND, OPEN, Access
 from taskq_api.errors import problem
 from taskq_api.keyring import KeyRing
 from taskq_api.limits import SameOrigin, is_loopback
@@ -22,6 +22,8 @@ from taskq_api.tries import FailedTries, peer_of
 
 OPEN_PATHS = frozenset({"/health", "/ready"})
 """What probes ask for; never needs a key."""
+BLIND_PATHS = frozenset({"/metrics"})
+"""What answers, without what is stored, on what was last known of keys while Redis is away."""
 
 
 def is_open(path: str) -> bool:
@@ -100,7 +102,7 @@ class Door:
         if is_open(scope["path"]):
             return None
         if not (self._closed or ring.closed):
-            await ring.fresh()
+            await _know(scope, ring)
             if not ring.closed:
                 scope[ACCESS] = OPEN
                 return None
@@ -108,7 +110,7 @@ class Door:
         shown = digest(token)
         access, expired = ring.find_listed(shown), False
         if access is None:
-            await ring.fresh()
+            await _know(scope, ring)
             access, expired = ring.find(token, shown)
         peer = peer_of(scope.get("client"))
         wait = self._tries.wait_for(peer)
@@ -136,6 +138,16 @@ class Door:
             if len(self._proven) > 10_000:  # of keys that were revoked since
                 self._proven.clear()
             self._proven.add(access.who)
+
+
+async def _know(scope: Scope, ring: KeyRing) -> None:
+    """The keys are known well enough to decide on after this. Raises ``Unavailable``, ``BrokenKey``."""
+    try:
+        await ring.fresh()
+    except Unavailable:
+        if scope["path"] not in BLIND_PATHS:
+            raise
+        scope[BLIND] = True
 
 
 def _bearer(scope: Scope) -> bytes:

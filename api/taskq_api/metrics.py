@@ -145,6 +145,13 @@ class Metrics:
                 self._pages[content_type] = await asyncio.to_thread(encoder, page)
             return self._pages[content_type], content_type
 
+    async def blind_page(self, accept: str) -> tuple[bytes, str]:
+        """What this process counts by itself, for while Redis is away; looks at nothing and keeps nothing."""
+        encoder, content_type = choose_encoder(accept)
+        down = GaugeMetricFamily("taskq_redis_up", "1 if Redis answered this scrape", 0)
+        page = _Page([down, *self._own()], self._registry)
+        return await asyncio.to_thread(encoder, page), content_type
+
     async def _read(self) -> list[Metric]:
         began = time.monotonic()
         facts: Facts | None = None

@@ -19,8 +19,9 @@ class Told:
 class EventSource:
     """``async for told in source.read()``; each call of ``read`` is a new connection."""
 
-    def __init__(self, url: str, **params: Any) -> None:
+    def __init__(self, url: str, *, token: str = "", **params: Any) -> None:
         self.url = url
+        self.token = token
         self.params = params
         self.last_id = ""
         self.retry: int | None = None
@@ -30,6 +31,8 @@ class EventSource:
 
     async def read(self) -> AsyncIterator[Told]:
         headers = {"Last-Event-ID": self.last_id} if self.last_id else {}
+        if self.token:
+            headers["Authorization"] = f"Bearer {self.token}"
         async with (
             httpx.AsyncClient(timeout=httpx.Timeout(30, read=60)) as http,
             http.stream("GET", self.url, params=self.params, headers=headers) as answer,

@@ -10,7 +10,7 @@ from taskq.errors import QueueNotFound
 from taskq.ids import check_queue
 from taskq.inspector import MINUTES_MAX
 from taskq.present import queue_to_dict, statistics_to_dict
-from taskq_api.access import access_of, needs
+from taskq_api.access import access_of, is_blind, needs
 from taskq_api.deps import known_parameters, services
 from taskq_api.docs import REDIS, answers
 from taskq_api.render import encode, json_response
@@ -79,5 +79,7 @@ async def show_statistics(
 async def show_metrics(request: Request) -> Response:
     """Figures for Prometheus. Answers also while Redis is away: then `taskq_redis_up` is 0."""
     access_of(request).check_everything()
-    page, content_type = await services(request).metrics.page(request.headers.get("accept", ""))
+    metrics, accept = services(request).metrics, request.headers.get("accept", "")
+    blind = is_blind(request)
+    page, content_type = await (metrics.blind_page(accept) if blind else metrics.page(accept))
     return Response(page, headers={"content-type": content_type})

@@ -24,19 +24,20 @@ class KeyRequest(BaseModel):
         description=f"what it may do: {', '.join(Scope)}"
     )
     expires: Annotated[float | None, Field(gt=0, le=SECONDS_MAX, allow_inf_nan=False)] = Field(
-        default=None, description="seconds from now until it ends; null: never"
+        default=None, description="seconds from now until it ends. Default: never"
     )
     queues: Annotated[list[str], Field(max_length=MAX_NAMES)] | None = Field(
-        default=None, description="only these queues; for all else it is as if they were not there"
+        default=None,
+        description="only these queues; for all else it is as if they were not there. Default all",
     )
     job_types: Annotated[list[str], Field(max_length=MAX_NAMES)] | None = Field(
-        default=None, description="only jobs of these types; the same"
+        default=None, description="only jobs of these types; the same. Default all"
     )
     rate: str | None = Field(
         default=None,
         max_length=20,
         description="requests at most, over all API processes, such as 100/s, 600/m or 5000/h: so many "
-        "at once, refilled evenly",
+        "at once, refilled evenly. Default: no limit",
     )
 
 
