@@ -139,7 +139,9 @@ async def test_figures_are_of_what_is_allowed(
     api: Any, problem: Check, theirs: Any, lists: Any
 ) -> None:
     for job_type in ("echo", "other"):
-        await api.fail((await api.submit(queue="mine", job_type=job_type))["id"])
+        job = await api.submit(queue="mine", job_type=job_type)
+        await api.fail(job["id"], worker=job_type)
+    for job_type in ("echo", "other"):
         await api.submit(queue="mine", job_type=job_type)
     headers = await api.key("read", **lists)
     rows = (await api.http.get("/stats", headers=headers)).json()["queues"]
