@@ -50,12 +50,14 @@ def test_a_host_is_cut_off_for_longer_than_a_lease(place: Place) -> None:
     """F05, F14: its jobs run elsewhere; what it reports late is refused, and then it works on."""
     with hosts(place, 2) as (url, (one, two)):
         first = worker_on(place, one, url)
-        jobs = place.submit("work", [{"seconds": 1.5 * LEASE}] * 10)
+        gate = place.folder / "gate"
+        jobs = place.submit("work", [{"gate": str(gate)}] * 10)
         place.wait_started(10)
         second = worker_on(place, two, url)
         with cut(place, one, first):
             began = time.time()
             until(lambda: len(place.ledger.starts()) >= 20, RECOVERY + 20, "they run elsewhere")
+            gate.touch()
             last(0.5)
         mended = time.time()
         recovered = max(run.at for run in place.ledger.starts()[10:]) - began
