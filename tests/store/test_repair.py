@@ -566,9 +566,9 @@ def test_a_restored_file_loses_no_job_that_it_holds(
 
     assert ("--fix would" in out) == (broken != "as it was")
     assert operator.services() == [
-        "stop taskq-worker taskq-api",
+        "stop taskq-worker@* taskq-api taskq-janitor",
         "start valkey",
-        "start taskq-api taskq-worker",
+        "start taskq-api taskq-janitor taskq-worker@mail",
     ]
     q = at_server_time(own_server.url)
     assert {name: q.state(one) for name, one in ids.items()} == held

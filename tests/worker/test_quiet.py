@@ -1,7 +1,9 @@
 """A worker that is asked, over Redis, to be quiet or to stop."""
 
+import asyncio
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,16 +42,20 @@ async def workers(place: Site) -> list[WorkerInfo]:
 
 
 async def until_workers(place: Site, n: int) -> None:
-    for _ in range(1000):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
         if len(await workers(place)) == n:
             return
+        await asyncio.sleep(0.02)
     raise AssertionError(f"there are not {n} workers: {await workers(place)}")
 
 
 async def until_state(place: Site, state: str) -> None:
-    for _ in range(1000):
+    end = time.monotonic() + 20
+    while time.monotonic() < end:
         if {worker.state for worker in await workers(place)} == {state}:
             return
+        await asyncio.sleep(0.02)
     raise AssertionError(f"no worker is {state}: {await workers(place)}")
 
 
