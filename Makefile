@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := taskq api/taskq_api worker/taskq_worker tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test faults check bench chaos dashboard dashboard-check format clean
+.PHONY: help venv run test faults check bench chaos dashboard dashboard-check browser format clean
 .PHONY: up down ps logs scale-worker clean-data test-deploy
 
 help: ## show this list
@@ -20,8 +20,8 @@ venv: $(DEV_READY) ## create .venv with everything (redone when pyproject.toml c
 run: $(RUN_READY) ## start Valkey, the API, a worker and the janitor (ARGS="--port 9000")
 	@$(BIN)/taskq dev $(ARGS)
 
-test: $(DEV_READY) ## run the tests (ARGS="-k name"); the fault scenarios apart
-	$(BIN)/python -m pytest -n 2 --ignore=tests/faults --ignore=tests/deploy/engine $(ARGS)
+test: $(DEV_READY) ## run the tests (ARGS="-k name"); the fault scenarios and the browser apart
+	$(BIN)/python -m pytest -n 2 --ignore=tests/faults --ignore=tests/dashboard --ignore=tests/deploy/engine $(ARGS)
 
 faults: $(DEV_READY) ## kill, cut off and break everything, and count what was lost
 	$(BIN)/python -m pytest -n 2 tests/faults $(ARGS)
@@ -50,6 +50,9 @@ dashboard: $(DEV_READY) ## check, test and build the dashboard (needs Node 20.19
 dashboard-check: dashboard ## the same, and fail if what is committed is not what the sources make
 	git diff --exit-code --stat -- api/taskq_api/static api/dashboard/src/api/schema.d.ts
 	@test -z "$$(git status --porcelain -- api/taskq_api/static)" || { git status --short api/taskq_api/static; exit 1; }
+
+browser: $(DEV_READY) ## use the dashboard in a headless Chromium, against a real server and worker
+	$(BIN)/python -m pytest tests/dashboard $(ARGS)
 
 format: $(DEV_READY) ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .

@@ -28,5 +28,6 @@ export default defineConfig({
     environment: "jsdom",
     include: ["src/**/*.test.{ts,tsx}"],
     setupFiles: ["src/test-setup.ts"],
+    testTimeout: 60_000, // the machine may be busy with others
   },
 });

@@ -1,4 +1,3 @@
-import "uplot/dist/uPlot.min.css";
 import "@/styles/tokens.css";
 import "@/styles/base.css";
 import "@/styles/shell.css";
@@ -12,15 +11,18 @@ import { createRoot } from "react-dom/client";
 import { RouterProvider } from "react-router";
 
 import { makeQueryClient } from "@/api/queries";
+import { followEvents } from "@/api/stream";
 import { followTheme } from "@/lib/settings";
 import { makeRouter } from "@/routes";
 import { Toasts } from "@/ui/toast";
 
 followTheme();
+const client = makeQueryClient();
+followEvents(client);
 
 createRoot(document.getElementById("root")!).render(
   <StrictMode>
-    <QueryClientProvider client={makeQueryClient()}>
+    <QueryClientProvider client={client}>
       <Tooltip.Provider delayDuration={350}>
         <RouterProvider router={makeRouter()} />
         <Toasts />

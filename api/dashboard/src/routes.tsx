@@ -42,6 +42,8 @@ export function makeRouter() {
               { path: "/ui/jobs", lazy: async () => ({ Component: (await import("@/pages/jobs")).Jobs }) },
               { path: "/ui/jobs/:id", lazy: async () => ({ Component: (await import("@/pages/job")).JobPage }) },
               { path: "/ui/queues/:name", lazy: async () => ({ Component: (await import("@/pages/queue")).QueuePage }) },
+              { path: "/ui/errors", lazy: async () => ({ Component: (await import("@/pages/errors")).Errors }) },
+              { path: "/ui/errors/:fingerprint", lazy: async () => ({ Component: (await import("@/pages/error")).ErrorPage }) },
               { path: "/ui/workers", lazy: async () => ({ Component: (await import("@/pages/workers")).Workers }) },
               { path: "/ui/types", lazy: async () => ({ Component: (await import("@/pages/types")).Types }) },
               { path: "/ui/types/:name", lazy: async () => ({ Component: (await import("@/pages/type")).TypePage }) },

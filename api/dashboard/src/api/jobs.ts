@@ -24,6 +24,7 @@ export function readJob(text: string): Job {
     ...value,
     payload: stored("payload", value.payload_raw),
     result: stored("result", value.result_raw),
+    hidden: !raw.has("payload"),
     error: errorText === null ? null : failure(errorText),
     errorText,
   };
@@ -57,6 +58,15 @@ export async function cancelJob(id: string): Promise<Job> {
 
 export async function retryJob(id: string): Promise<Job> {
   return readJob(await ask("POST", path`/jobs/${id}/retry`));
+}
+
+export async function deleteJob(id: string): Promise<void> {
+  await ask("DELETE", path`/jobs/${id}`);
+}
+
+/** Changes a waiting job; one that has run since it was looked at is left alone. */
+export async function editJob(job: Job, changes: { priority?: number; delay?: number; run_at?: string }): Promise<Job> {
+  return readJob(await ask("PATCH", path`/jobs/${job.id}`, { body: JSON.stringify({ ...changes, fence: job.fence ?? 0 }) }));
 }
 
 /** Fields of a submission; the payload is JSON text and goes out as it is. */

@@ -8,13 +8,14 @@ import { useStore } from "@/lib/store";
 
 import { ApiError, get, path } from "./client";
 import { fetchJob, listJobs, type JobFilter } from "./jobs";
+import type { Statistics } from "./stats";
 import { streaming } from "./stream";
-import type { JobType, Queue, Ready, Worker } from "./types";
+import type { Bulk, ErrorGroup, JobType, Position, Queue, Ready, Worker } from "./types";
 
 export const FAST_MS = 2000;
 export const CALM_MS = 5000;
 const STREAMED_MS = 15_000;
-const WORST_MS = 60_000;
+const AWAY_MS = 12_000;
 
 export function makeQueryClient(): QueryClient {
   return new QueryClient({
@@ -35,8 +36,8 @@ interface Asked {
   state: { fetchFailureCount: number; status: string };
 }
 
-/** How often to ask again: not at all while paused, seldom while events say what is new, and ever more
- * seldom while it fails. A hidden tab asks nothing. */
+/** How often to ask again: not at all while paused, seldom while events say what is new, and seldom while
+ * it fails. A hidden tab asks nothing. */
 export function usePoll(ms: number): { refetchInterval: (query: Asked) => number | false } {
   const on = useStore(live);
   const streamed = useStore(streaming);
@@ -44,8 +45,7 @@ export function usePoll(ms: number): { refetchInterval: (query: Asked) => number
   return {
     refetchInterval: (query) => {
       if (!on) return false;
-      const failures = query.state.fetchFailureCount + (query.state.status === "error" ? 3 : 0);
-      return failures === 0 ? usual : Math.min(usual * 2 ** failures, WORST_MS);
+      return query.state.status === "error" || query.state.fetchFailureCount > 0 ? Math.max(AWAY_MS, ms) : usual;
     },
   };
 }
@@ -80,6 +80,50 @@ export function useJobTypes() {
     queryFn: ({ signal }) => get<{ job_types: JobType[] }>("/job-types", {}, signal).then((its) => its.job_types),
     staleTime: 10_000,
     ...usePoll(30_000),
+  });
+}
+
+/** What happened in the last minutes, by queue. */
+export function useStats(minutes: number, queue?: string) {
+  return useQuery<Statistics[]>({
+    queryKey: ["stats", minutes, queue ?? ""],
+    queryFn: async ({ signal }) =>
+      (await get<{ queues: Statistics[] }>("/stats", { minutes, queue }, signal)).queues,
+    placeholderData: keepPreviousData,
+    // A figure of a minute does not change with each event.
+    refetchInterval: usePoll(10_000).refetchInterval,
+  });
+}
+
+/** Failures by kind: those of one queue, or of all. */
+export function useErrors(queue?: string) {
+  return useInfiniteQuery({
+    queryKey: ["errors", queue ?? ""],
+    queryFn: ({ pageParam, signal }) =>
+      get<{ errors: ErrorGroup[]; next_cursor: string | null }>("/errors", { queue, cursor: pageParam }, signal),
+    initialPageParam: null as string | null,
+    getNextPageParam: (last) => last.next_cursor,
+    ...usePoll(CALM_MS),
+  });
+}
+
+/** Bulk actions of a queue: those under way are followed closely. */
+export function useBulks(queue: string) {
+  const poll = usePoll(CALM_MS);
+  return useQuery({
+    queryKey: ["bulks", queue],
+    queryFn: ({ signal }) => get<{ bulks: Bulk[] }>("/bulk", { queue }, signal).then((its) => its.bulks),
+    refetchInterval: (query) => (query.state.data?.some((bulk) => bulk.state === "running") ? 1000 : poll.refetchInterval(query)),
+  });
+}
+
+/** Why a job waits, and when it is likely to start. */
+export function usePosition(id: string, waits: boolean) {
+  return useQuery({
+    queryKey: ["job", id, "position"],
+    queryFn: ({ signal }) => get<Position>(path`/jobs/${id}/position`, {}, signal),
+    enabled: waits,
+    ...usePoll(CALM_MS),
   });
 }
 

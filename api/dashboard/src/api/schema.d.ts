@@ -42,7 +42,8 @@ export interface paths {
         /**
          * Submit Batch
          * @description Stores up to 1,000 jobs, each for itself; answers what became of each, in the order given. The
-         *     answer is 200 also if jobs were refused: look at `refused`.
+         *     answer is 200 also if jobs were refused: look at `refused`. Where one asks for `durable` and the server
+         *     cannot promise it, nothing is stored.
          */
         post: operations["submit_batch_jobs_batch_post"];
         delete?: never;
@@ -65,10 +66,20 @@ export interface paths {
         get: operations["show_job_jobs__job_id__get"];
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete Job
+         * @description Deletes an ended job with its result and history. For `dedup_seconds` a stub stays, so that a late
+         *     repeat of its submission makes no second job. One that has not ended is refused (409 `wrong_state`).
+         */
+        delete: operations["delete_job_jobs__job_id__delete"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Edit Job
+         * @description Changes the priority of a waiting job, or when it may run. One that has started meanwhile is refused
+         *     and left as it is (409 `wrong_state`).
+         */
+        patch: operations["edit_job_jobs__job_id__patch"];
         trace?: never;
     };
     "/jobs/{job_id}/result": {
@@ -127,6 +138,265 @@ export interface paths {
          */
         post: operations["retry_job_jobs__job_id__retry_post"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/jobs/{job_id}/position": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Job Position
+         * @description Why the job waits: its place over all lines, what keeps it there, and when it is likely to start. Of a
+         *     job that no longer waits the reason says so.
+         */
+        get: operations["job_position_jobs__job_id__position_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/errors": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Errors
+         * @description Failures by kind: how often, since when, of which type, and a job to look at. Kept at the moment of
+         *     the failure, so that a look costs nothing. A page is 20 queues.
+         */
+        get: operations["list_errors_errors_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/errors/{fingerprint}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Error
+         * @description One kind of failure, and the jobs whose last failure is of it, the latest first. `unknown` stands
+         *     for jobs that failed under a version that knew no kinds. To retry them all: `POST /bulk`.
+         */
+        get: operations["show_error_errors__fingerprint__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/bulk/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview Bulk
+         * @description Counts the jobs that a bulk action would be about, and changes nothing.
+         */
+        post: operations["preview_bulk_bulk_preview_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/bulk": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Bulks
+         * @description Bulk actions of a queue: those under way, and the last 100 that ended.
+         */
+        get: operations["list_bulks_bulk_get"];
+        put?: never;
+        /**
+         * Start Bulk
+         * @description Starts a bulk action: 200 if it is done within a second, else 202; it goes on in small pages, also if
+         *     this process ends. `GET /bulk/{id}` shows how far it is.
+         */
+        post: operations["start_bulk_bulk_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/bulk/{bulk_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Bulk
+         * @description How a bulk action stands. Kept for seven days from its end, the last 100 of a queue.
+         */
+        get: operations["show_bulk_bulk__bulk_id__get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/bulk/{bulk_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop Bulk
+         * @description Ends a bulk action where it is: the page that is under way is still done. One that has ended stays as
+         *     it is.
+         */
+        post: operations["stop_bulk_bulk__bulk_id__stop_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/leases": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Claim Jobs
+         * @description Takes up to `max` jobs, those that are next in line, and answers them under a new lease. Where there is
+         *     none, waits up to `wait` seconds for one; then `id` is null and `jobs` empty.
+         *
+         *     Send a heartbeat every third of `lease_seconds`, and report each run as it ends. A client that hangs up
+         *     while it waits takes nothing.
+         */
+        post: operations["claim_jobs_leases_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/leases/{lease_id}/heartbeat": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Renew Lease
+         * @description Renews the lease for another `lease_seconds`, and says which runs to stop. Needs no body.
+         *
+         *     A run past its timeout is not renewed: it is ended as failed and named in `timed_out`. 410 `lease_lost`:
+         *     the lease ran out before this came; stop all its runs and claim anew.
+         */
+        post: operations["renew_lease_leases__lease_id__heartbeat_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/leases/{lease_id}/results": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Report Results
+         * @description Records how runs ended, up to 100, each for itself; the answer is 200 also if some are refused: look at
+         *     `refused`. May be sent again after a lost answer, also when the lease is over by then.
+         */
+        post: operations["report_results_leases__lease_id__results_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/leases/{lease_id}/progress": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Report Progress
+         * @description Notes how far runs are and lines for their logs, each run for itself. Does not renew the lease. Lines
+         *     that were stored already are passed over, so it may be sent again.
+         */
+        post: operations["report_progress_leases__lease_id__progress_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/leases/{lease_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Hand Back Lease
+         * @description Ends the lease and hands all of its jobs back to their old places in line, burning nothing; those that
+         *     were asked to stop end as cancelled. What a worker sends when it is stopped.
+         */
+        delete: operations["hand_back_lease_leases__lease_id__delete"];
         options?: never;
         head?: never;
         patch?: never;
@@ -206,9 +476,202 @@ export interface paths {
         };
         /**
          * List Job Types
-         * @description Job types that workers have published, with what they say about them.
+         * @description Job types that workers have published: what they take, who runs them, and how long they wait and
+         *     run.
          */
         get: operations["list_job_types_job_types_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream Events
+         * @description What becomes of jobs, as it happens. `state` tells which jobs are now in a state, `progress` and
+         *     `log` which have something to say, `cancelling` which were asked to stop. `reset` says that something
+         *     cannot be told: read anew what you show. Goes on after `Last-Event-ID` without a gap or a repeat.
+         */
+        get: operations["stream_events_events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/jobs/{job_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream Job Events
+         * @description What becomes of one job: `job` as it is now (without payload and result), then each `state`, its
+         *     `progress` and the lines of its `log`, until it has ended.
+         */
+        get: operations["stream_job_events_jobs__job_id__events_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/stats": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Statistics
+         * @description What happened in the last minutes: counts, rates, and how long jobs waited and ran, by type and over
+         *     time; what waits now, and since when. Without `queue` the first 50 by name; `left_out` counts the
+         *     rest.
+         */
+        get: operations["show_statistics_stats_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/metrics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Metrics
+         * @description Figures for Prometheus. Answers also while Redis is away: then `taskq_redis_up` is 0.
+         */
+        get: operations["show_metrics_metrics_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}/purge": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Purge Queue
+         * @description Takes jobs out of a queue, a bounded number a request: waiting ones are cancelled with the reason
+         *     `purged`, ended ones deleted. Running ones are left alone.
+         */
+        post: operations["purge_queue_queues__queue__purge_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/queues/{queue}/retry-failed": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Retry Failed
+         * @description Puts all failed jobs of this moment back in line, as a bulk action: 200 if it is done within a second,
+         *     else 202.
+         */
+        post: operations["retry_failed_queues__queue__retry_failed_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/{worker_id}/quiet": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Quiet Worker
+         * @description Asks a worker to claim nothing more and to finish what it has; its state is `quiet` then. It concerns
+         *     all processes of the same `taskq worker`, until that ends.
+         */
+        post: operations["quiet_worker_workers__worker_id__quiet_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/workers/{worker_id}/stop": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Stop Worker
+         * @description Asks a worker to end as SIGTERM does: it claims nothing more, finishes what it can within the grace and
+         *     hands the rest back. It concerns all processes of the same `taskq worker`; whatever started that may start
+         *     another.
+         */
+        post: operations["stop_worker_workers__worker_id__stop_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/doctor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Doctor
+         * @description Checks that the server is set up right and that every job stands where its state says, queue by queue,
+         *     for some seconds a page. A queue that is too large for a page is said to be so: `taskq doctor` looks at
+         *     all of it, and `taskq doctor --fix` puts right what it finds.
+         */
+        get: operations["doctor_doctor_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -262,6 +725,17 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /**
+         * Asked
+         * @description The processes that were asked: all of the same `taskq worker`.
+         */
+        Asked: {
+            /**
+             * Workers
+             * @description as they stood before they heard it
+             */
+            workers: components["schemas"]["Worker"][];
+        };
         /**
          * BatchAnswer
          * @description What became of each job of a batch, in the order given.
@@ -330,7 +804,7 @@ export interface components {
             delay: number | null;
             /**
              * Run At
-             * @description point in time from which it may run, RFC 3339 with an offset; one in the past is now. Not with delay
+             * @description point in time from which it may run, RFC 3339 with an offset; one in the past is now. Default now; not with delay
              * @default null
              * @example 2030-01-31T08:00:00+01:00
              */
@@ -367,10 +841,16 @@ export interface components {
             keep_payload: boolean | null;
             /**
              * Unique Key
-             * @description while a job with this key waits or runs in the queue, another is refused (409 unique_held). No braces or control characters
+             * @description while a job with this key waits or runs in the queue, another is refused (409 unique_held). No braces or control characters. Default none
              * @default null
              */
             unique_key: string | null;
+            /**
+             * Durable
+             * @description answer only when the job is on disk. Needs a server with `appendfsync always`; else 503 durable_unsupported, and nothing is stored. Default false
+             * @default false
+             */
+            durable: boolean;
             /**
              * Idempotency Key
              * @description as the header Idempotency-Key of a single submission
@@ -415,6 +895,396 @@ export interface components {
              * @description 1 to 1000 jobs
              */
             jobs: components["schemas"]["BatchItem"][];
+        };
+        /**
+         * Bulk
+         * @description A bulk action as it stands.
+         */
+        Bulk: {
+            /**
+             * Id
+             * @description <queue>:<ULID>
+             * @example default:01K2J7Q0V4T8Z3M6N9R1S5X7YB
+             */
+            id: string;
+            /**
+             * Queue
+             * @description the queue
+             */
+            queue: string;
+            /**
+             * Action
+             * @description cancel, retry, delete or edit
+             */
+            action: string;
+            /**
+             * State
+             * @description how it stands
+             * @enum {string}
+             */
+            state: "running" | "done" | "stopped" | "failed";
+            /** @description which jobs */
+            filter: components["schemas"]["BulkStored"];
+            /**
+             * Priority
+             * @description with edit: the new priority
+             */
+            priority: number | null;
+            /**
+             * Per Second
+             * @description jobs a second at most; null: no limit
+             */
+            per_second: number | null;
+            /**
+             * Started At
+             * Format: date-time
+             * @description it is about the jobs of this moment
+             */
+            started_at: string | null;
+            /**
+             * Finished At
+             * Format: date-time
+             * @description when it ended
+             */
+            finished_at: string | null;
+            /**
+             * Looked At
+             * @description entries looked at so far
+             */
+            looked_at: number;
+            /**
+             * Matched
+             * @description jobs that fit so far
+             */
+            matched: number;
+            /**
+             * Done
+             * @description jobs changed so far. The page at which its process died counts only what was left
+             */
+            done: number;
+            /**
+             * Skipped
+             * @description jobs that fit but had moved on, or whose unique key another job holds
+             */
+            skipped: number;
+            /**
+             * Error
+             * @description of one that failed: why
+             */
+            error: string | null;
+        };
+        /**
+         * BulkFilter
+         * @description Which jobs: those that fit all that is named.
+         */
+        BulkFilter: {
+            /**
+             * Queue
+             * @description the queue; needed unless ids are given
+             * @default null
+             */
+            queue: string | null;
+            /**
+             * @description only this state. Default: all that the action is for
+             * @default null
+             */
+            state: components["schemas"]["State"] | null;
+            /**
+             * Job Type
+             * @description only this type. Default: all
+             * @default null
+             */
+            job_type: string | null;
+            /**
+             * Fingerprint
+             * @description only failures of this kind; `unknown`: those without one. Default: all
+             * @default null
+             */
+            fingerprint: string | null;
+            /**
+             * Since
+             * @description only what ended (what still lives: was submitted) at this time or later, RFC 3339 with an offset. Default: from the beginning
+             * @default null
+             */
+            since: string | null;
+            /**
+             * Before
+             * @description only what ended (or was submitted) earlier. Default: until now
+             * @default null
+             */
+            before: string | null;
+            /**
+             * Ids
+             * @description only these jobs, all of one queue: 1 to 1000. Default: all
+             * @default null
+             */
+            ids: string[] | null;
+        };
+        /**
+         * BulkList
+         * @description Bulk actions of a queue.
+         */
+        BulkList: {
+            /**
+             * Bulks
+             * @description those under way, then the last 100 that ended
+             */
+            bulks: components["schemas"]["Bulk"][];
+        };
+        /**
+         * BulkPreview
+         * @description How many jobs it would be about. Counting looks at 10,000 entries at most.
+         */
+        BulkPreview: {
+            /**
+             * Matched
+             * @description jobs that fit: all where complete, else of those looked at
+             */
+            matched: number;
+            /**
+             * Looked At
+             * @description entries that were looked at
+             */
+            looked_at: number;
+            /**
+             * Complete
+             * @description matched is the whole number
+             */
+            complete: boolean;
+            /**
+             * Sample
+             * @description ids of the first ten
+             */
+            sample: string[];
+        };
+        /**
+         * BulkPreviewRequest
+         * @description A bulk action to be counted and not done.
+         * @example {
+         *       "action": "retry",
+         *       "filter": {
+         *         "queue": "default",
+         *         "state": "failed"
+         *       }
+         *     }
+         */
+        BulkPreviewRequest: {
+            /**
+             * Action
+             * @description cancel (waiting and running jobs), retry (failed), delete (ended), edit (the priority of waiting ones)
+             * @enum {string}
+             */
+            action: "cancel" | "retry" | "delete" | "edit";
+            /** @description which jobs */
+            filter: components["schemas"]["BulkFilter"];
+        };
+        /**
+         * BulkRequest
+         * @description A bulk action. It is about the jobs of this moment: what ends or comes later is left alone.
+         * @example {
+         *       "action": "retry",
+         *       "filter": {
+         *         "queue": "default",
+         *         "state": "failed"
+         *       }
+         *     }
+         */
+        BulkRequest: {
+            /**
+             * Action
+             * @description cancel (waiting and running jobs), retry (failed), delete (ended), edit (the priority of waiting ones)
+             * @enum {string}
+             */
+            action: "cancel" | "retry" | "delete" | "edit";
+            /** @description which jobs */
+            filter: components["schemas"]["BulkFilter"];
+            /**
+             * Priority
+             * @description with edit: the new priority, -100 to 100
+             * @default null
+             */
+            priority: number | null;
+            /**
+             * Per Second
+             * @description jobs a second at most. Default: as fast as it goes
+             * @default null
+             */
+            per_second: number | null;
+        };
+        /**
+         * BulkStored
+         * @description The filter of a bulk action, with what it left open filled in.
+         */
+        BulkStored: {
+            /**
+             * States
+             * @description in this order
+             */
+            states: components["schemas"]["State"][];
+            /**
+             * Job Type
+             * @description null: all
+             */
+            job_type: string | null;
+            /**
+             * Fingerprint
+             * @description null: all
+             */
+            fingerprint: string | null;
+            /**
+             * Since
+             * Format: date-time
+             * @description null: from the beginning
+             */
+            since: string | null;
+            /**
+             * Before
+             * Format: date-time
+             * @description null: until it was started
+             */
+            before: string | null;
+            /**
+             * Ids
+             * @description how many ids were given; 0: none
+             */
+            ids: number;
+        };
+        /**
+         * ErrorGroup
+         * @description Failures of one kind in one queue: one job type, one exception, one place, one message but for what
+         *     varies in it.
+         */
+        ErrorGroup: {
+            /**
+             * Fingerprint
+             * @description names the kind
+             * @example 3f5a0c9b1d2e4f60
+             */
+            fingerprint: string;
+            /**
+             * Queue
+             * @description the queue
+             */
+            queue: string;
+            /**
+             * Job Type
+             * @description name of the task that failed
+             */
+            job_type: string;
+            /**
+             * Signature
+             * @description what they have in common
+             * @example ValueError: no user <n> at mail.py:send_mail
+             */
+            signature: string;
+            /**
+             * Count
+             * @description runs that failed so since the group was made
+             */
+            count: number;
+            /**
+             * Failed
+             * @description those of them that were their job's last
+             */
+            failed: number;
+            /**
+             * First Seen
+             * Format: date-time
+             * @description when the first of them failed
+             */
+            first_seen: string | null;
+            /**
+             * Last Seen
+             * Format: date-time
+             * @description when the latest failed
+             */
+            last_seen: string | null;
+            /**
+             * Sample
+             * @description job of the latest; it may be gone by now
+             * @example default:01K2J7Q0V4T8Z3M6N9R1S5X7YB
+             */
+            sample: string;
+            /**
+             * Error
+             * @description of the latest call, without its traceback
+             */
+            error: {
+                [key: string]: unknown;
+            } | null;
+        };
+        /**
+         * ErrorJobs
+         * @description One kind of failure, and a page of the jobs whose last failure is of it. An empty page with a
+         *     cursor is no end: no job of the kind was met so far.
+         */
+        ErrorJobs: {
+            /**
+             * Errors
+             * @description the kind, once for each queue that has it
+             */
+            errors: components["schemas"]["ErrorGroup"][];
+            /**
+             * Jobs
+             * @description failed and retrying ones, without payloads
+             */
+            jobs: components["schemas"]["JobRow"][];
+            /**
+             * Looked At
+             * @description entries that were looked at for this page (at most 1,000)
+             */
+            looked_at: number;
+            /**
+             * Next Cursor
+             * @description give it as `cursor` to go on; null at the end
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * ErrorList
+         * @description Failures by kind. The latest 200 kinds of a queue are kept, for 30 days from the last of each.
+         */
+        ErrorList: {
+            /**
+             * Errors
+             * @description queue by queue, the latest first
+             */
+            errors: components["schemas"]["ErrorGroup"][];
+            /**
+             * Next Cursor
+             * @description give it as `cursor` to go on; null at the end
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * ErrorOfRun
+         * @description What went wrong, for people and for counting.
+         */
+        ErrorOfRun: {
+            /**
+             * Type
+             * @description kind of error. Default Error
+             * @default Error
+             */
+            type: string;
+            /**
+             * Message
+             * @description what happened; cut at 2000 characters. Default empty
+             * @default
+             */
+            message: string;
+            /**
+             * Traceback
+             * @description where; its last 8000 characters are kept. Default none
+             * @default null
+             */
+            traceback: string | null;
+            /**
+             * Code
+             * @description a stable word of yours. Default none
+             * @default null
+             */
+            code: string | null;
         };
         /**
          * Event
@@ -523,6 +1393,80 @@ export interface components {
             message: string;
         };
         /**
+         * Finding
+         * @description Something that is wrong, may become so, or is good to know.
+         */
+        Finding: {
+            /**
+             * Severity
+             * @description how bad it is
+             * @enum {string}
+             */
+            severity: "error" | "warning" | "info";
+            /**
+             * Queue
+             * @description the queue; '' for the server and what all queues share
+             */
+            queue: string;
+            /**
+             * Subject
+             * @description key, job or worker that it is about
+             */
+            subject: string;
+            /**
+             * Message
+             * @description what is wrong
+             */
+            message: string;
+            /**
+             * Advice
+             * @description what to do about it; '' for nothing
+             */
+            advice: string;
+            /**
+             * Fix
+             * @description what `taskq doctor --fix` would do about it; '' for nothing
+             */
+            fix: string;
+            /**
+             * Fixed
+             * @description always false: this only looks
+             */
+            fixed: boolean;
+        };
+        /**
+         * Findings
+         * @description What a page of the consistency check found. No finding and no cursor: all is well.
+         */
+        Findings: {
+            /**
+             * Findings
+             * @description worst first
+             */
+            findings: components["schemas"]["Finding"][];
+            /**
+             * Looked At
+             * @description keys that were looked at for this page
+             */
+            looked_at: number;
+            /**
+             * Next Cursor
+             * @description give it as `cursor` to go on; null at the end
+             */
+            next_cursor: string | null;
+        };
+        /**
+         * HandBack
+         * @description The lease is over; its jobs are back in line.
+         */
+        HandBack: {
+            /**
+             * Released
+             * @description jobs that went back, burning nothing
+             */
+            released: number;
+        };
+        /**
          * Health
          * @description The process lives.
          */
@@ -538,6 +1482,46 @@ export interface components {
              * @description of taskq
              */
             version: string;
+        };
+        /**
+         * Heartbeat
+         * @description A renewed lease. Stop each run that is in `cancel`, and each that is not in `held` any more.
+         */
+        Heartbeat: {
+            /**
+             * Id
+             * @description the lease
+             */
+            id: string;
+            /**
+             * Lease Seconds
+             * @description seconds that it lasts from now on
+             */
+            lease_seconds: number;
+            /**
+             * Expires At
+             * Format: date-time
+             * @description when it runs out, by Redis's clock
+             */
+            expires_at: string | null;
+            /**
+             * Held
+             * @description jobs whose runs are still this lease's
+             * @example [
+             *       "default:01K2J7Q0V4T8Z3M6N9R1S5X7YB"
+             *     ]
+             */
+            held: string[];
+            /**
+             * Cancel
+             * @description those of them that somebody asked to stop: stop them and report `released`
+             */
+            cancel: string[];
+            /**
+             * Timed Out
+             * @description jobs that were past their timeout: ended as failed just now, not held any more
+             */
+            timed_out: string[];
         };
         /**
          * Job
@@ -627,6 +1611,16 @@ export interface components {
              */
             cancel_requested: boolean;
             /**
+             * Fence
+             * @description number of its last run, never used twice
+             */
+            fence: number | null;
+            /**
+             * Fingerprint
+             * @description kind of its last failure, see /errors; null where none is known
+             */
+            fingerprint: string | null;
+            /**
              * Payload
              * @description as submitted; null once dropped (see keep_payload)
              */
@@ -673,11 +1667,6 @@ export interface components {
              */
             unique_key: string | null;
             /**
-             * Fence
-             * @description number of its last run, never used twice
-             */
-            fence: number | null;
-            /**
              * Expires At
              * Format: date-time
              * @description when it no longer starts
@@ -698,6 +1687,44 @@ export interface components {
              * @description its last 200 log lines
              */
             log: components["schemas"]["LogLine"][];
+        };
+        /**
+         * JobChanges
+         * @description What to change of a waiting job; what is not named stays. All else of a job cannot be changed:
+         *     cancel it and submit another.
+         * @example {
+         *       "priority": 50
+         *     }
+         * @example {
+         *       "delay": 0
+         *     }
+         */
+        JobChanges: {
+            /**
+             * Priority
+             * @description -100 to 100, higher is sooner. Its place in line moves by the difference. Default: as it is
+             * @default null
+             */
+            priority: number | null;
+            /**
+             * Run At
+             * @description point in time from which it may run, RFC 3339 with an offset; one in the past is now, also for a job that waits for its back-off to end. Not with delay. Default: as it is
+             * @default null
+             * @example 2030-01-31T08:00:00+01:00
+             */
+            run_at: string | null;
+            /**
+             * Delay
+             * @description the same as seconds from now. Not with run_at. Default: as it is
+             * @default null
+             */
+            delay: number | null;
+            /**
+             * Fence
+             * @description the fence that the job had when it was looked at (0: none): if it has run since, it is left alone (409 wrong_state). Default: edit it all the same
+             * @default null
+             */
+            fence: number | null;
         };
         /**
          * JobList
@@ -763,7 +1790,7 @@ export interface components {
             delay: number | null;
             /**
              * Run At
-             * @description point in time from which it may run, RFC 3339 with an offset; one in the past is now. Not with delay
+             * @description point in time from which it may run, RFC 3339 with an offset; one in the past is now. Default now; not with delay
              * @default null
              * @example 2030-01-31T08:00:00+01:00
              */
@@ -800,10 +1827,16 @@ export interface components {
             keep_payload: boolean | null;
             /**
              * Unique Key
-             * @description while a job with this key waits or runs in the queue, another is refused (409 unique_held). No braces or control characters
+             * @description while a job with this key waits or runs in the queue, another is refused (409 unique_held). No braces or control characters. Default none
              * @default null
              */
             unique_key: string | null;
+            /**
+             * Durable
+             * @description answer only when the job is on disk. Needs a server with `appendfsync always`; else 503 durable_unsupported, and nothing is stored. Default false
+             * @default false
+             */
+            durable: boolean;
         };
         /**
          * JobRow
@@ -892,6 +1925,16 @@ export interface components {
              * @description it runs and was asked to stop
              */
             cancel_requested: boolean;
+            /**
+             * Fence
+             * @description number of its last run, never used twice
+             */
+            fence: number | null;
+            /**
+             * Fingerprint
+             * @description kind of its last failure, see /errors; null where none is known
+             */
+            fingerprint: string | null;
         };
         /**
          * JobType
@@ -904,8 +1947,52 @@ export interface components {
              */
             job_type: string;
             /**
+             * Description
+             * @description what it does, in the words of its author
+             */
+            description: string | null;
+            /**
+             * Payload Schema
+             * @description JSON Schema of its payload: a submission over REST that does not fit is refused (422 invalid_payload); null: any payload is taken
+             */
+            payload_schema: unknown;
+            /**
+             * Schema Problem
+             * @description why payloads are not held against the schema; null: they are, or there is none
+             */
+            schema_problem: string | null;
+            /**
+             * Queue
+             * @description where its author lets it stand by default
+             */
+            queue: string | null;
+            /**
+             * Max Attempts
+             * @description runs after which it ends failed, by default
+             */
+            max_attempts: number | null;
+            /**
+             * Timeout
+             * @description seconds that a run may take by default; 0: no limit
+             */
+            timeout: number | null;
+            /**
+             * Workers
+             * @description live worker processes that run it; 0: its jobs wait
+             */
+            workers: number;
+            /**
+             * Queues
+             * @description queues in which they run it
+             */
+            queues: string[];
+            /** @description from eligible to start over the last 10 minutes in its own queue; null: no run */
+            wait_ms: components["schemas"]["Latency"] | null;
+            /** @description how long its runs took, likewise */
+            run_ms: components["schemas"]["Latency"] | null;
+            /**
              * Published
-             * @description what workers say about it, such as the schema of its payload
+             * @description all that workers say about it
              */
             published: unknown;
         };
@@ -919,6 +2006,198 @@ export interface components {
              * @description by name
              */
             job_types: components["schemas"]["JobType"][];
+        };
+        /**
+         * Latency
+         * @description Percentiles in milliseconds, from a histogram of half octaves: right to within a fifth.
+         */
+        Latency: {
+            /**
+             * Count
+             * @description runs in it
+             */
+            count: number;
+            /**
+             * P50
+             * @description half were no longer than this
+             */
+            p50: number;
+            /**
+             * P95
+             * @description 95 % were no longer than this
+             */
+            p95: number;
+            /**
+             * P99
+             * @description 99 % were no longer than this
+             */
+            p99: number;
+        };
+        /**
+         * Lease
+         * @description Jobs, and the right to run them for a time; without jobs there is no lease and `id` is null.
+         */
+        Lease: {
+            /**
+             * Id
+             * @description the lease, a secret: give it in the path of all that follows
+             * @example default:3f7c0a9b1d5e8f2460718293a4b5c6d7e8f90a1b
+             */
+            id: string | null;
+            /**
+             * Queue
+             * @description where the jobs are
+             */
+            queue: string;
+            /**
+             * Worker
+             * @description how lists and histories name this lease
+             */
+            worker: string | null;
+            /**
+             * Lease Seconds
+             * @description seconds that it lasts from now or a heartbeat on
+             */
+            lease_seconds: number;
+            /**
+             * Expires At
+             * Format: date-time
+             * @description when it runs out, by Redis's clock
+             */
+            expires_at: string | null;
+            /**
+             * Jobs
+             * @description next first
+             */
+            jobs: components["schemas"]["LeasedJob"][];
+        };
+        /**
+         * LeaseRequest
+         * @description A claim. Unknown fields are refused; null is the same as leaving a field out.
+         * @example {
+         *       "job_types": [
+         *         "resize"
+         *       ],
+         *       "lease_seconds": 30,
+         *       "max": 10,
+         *       "queue": "default",
+         *       "wait": 20,
+         *       "worker": "gpu-1"
+         *     }
+         */
+        LeaseRequest: {
+            /**
+             * Queue
+             * @description queue to take jobs from; a lease is in one queue. Default "default"
+             * @default null
+             */
+            queue: string | null;
+            /**
+             * Job Types
+             * @description types that this worker knows, 1 to 1,000: it is given no others. Default: whatever waits in the queue
+             * @default null
+             */
+            job_types: string[] | null;
+            /**
+             * Max
+             * @description jobs at most, 1 to 100; payloads of more than 1 MiB together are shared out over several leases, and a job under which workers died comes by itself. Default 1
+             * @default null
+             */
+            max: number | null;
+            /**
+             * Worker
+             * @description a name for people, shown in lists of workers and in histories. It gives no rights and need not be unique. Letters, digits and . _ -. Default none
+             * @default null
+             */
+            worker: string | null;
+            /**
+             * Lease Seconds
+             * @description seconds after which the jobs go to others unless a heartbeat came, 1 to 3600. Default 30
+             * @default null
+             */
+            lease_seconds: number | null;
+            /**
+             * Wait
+             * @description seconds to wait for a job where none is there; more than 30 is taken as 30. Give your client more time than that. Default 0
+             * @default null
+             */
+            wait: number | null;
+        };
+        /**
+         * LeasedJob
+         * @description A job to run now.
+         */
+        LeasedJob: {
+            /**
+             * Id
+             * @description the job
+             * @example default:01K2J7Q0V4T8Z3M6N9R1S5X7YB
+             */
+            id: string;
+            /**
+             * Job Type
+             * @description its type
+             */
+            job_type: string;
+            /**
+             * Payload
+             * @description as submitted, integers exact
+             */
+            payload: unknown;
+            /**
+             * Payload Raw
+             * @description only where what is stored is not JSON: its text
+             * @default null
+             */
+            payload_raw: string | null;
+            /**
+             * Fence
+             * @description number of this run, never used twice, below 2^53: send it with all that you report
+             * @example 1750000000000
+             */
+            fence: number;
+            /**
+             * Attempt
+             * @description which run this is, from 1
+             */
+            attempt: number;
+            /**
+             * Failures
+             * @description runs that failed before
+             */
+            failures: number;
+            /**
+             * Max Attempts
+             * @description failures after which it ends failed
+             */
+            max_attempts: number;
+            /**
+             * Priority
+             * @description -100 to 100
+             */
+            priority: number;
+            /**
+             * Timeout
+             * @description seconds that the run may take; 0: no limit
+             */
+            timeout: number;
+            /**
+             * Deadline
+             * Format: date-time
+             * @description when the run is ended as failed (Timeout) whatever its worker does; null: never
+             */
+            deadline: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             * @description when it was submitted
+             */
+            created_at: string | null;
+            /**
+             * Suspect
+             * @description workers died or were lost under it before: it comes by itself. Run it where it cannot take others down
+             */
+            suspect: boolean;
         };
         /**
          * Line
@@ -953,6 +2232,22 @@ export interface components {
             served: boolean;
         };
         /**
+         * LogEntry
+         * @description A line for the job's log.
+         */
+        LogEntry: {
+            /**
+             * Seq
+             * @description numbers the lines of a run upwards, gaps allowed: a line that is not above the last stored one is not stored again, so that it is safe to repeat
+             */
+            seq: number;
+            /**
+             * Line
+             * @description the text; cut at 4000 characters
+             */
+            line: string;
+        };
+        /**
          * LogLine
          * @description A line that the running job told.
          */
@@ -968,6 +2263,112 @@ export interface components {
              * @description the text
              */
             line: string;
+        };
+        /**
+         * Point
+         * @description A step of the series.
+         */
+        Point: {
+            /**
+             * At
+             * Format: date-time
+             * @description its beginning
+             */
+            at: string | null;
+            /**
+             * Minutes
+             * @description its length: 1, or 10 for what is older than two hours
+             */
+            minutes: number;
+            /**
+             * Counts
+             * @description over all types
+             */
+            counts: {
+                [key: string]: number;
+            };
+        };
+        /**
+         * Position
+         * @description Where a job stands, what keeps it there, and when it is likely to start.
+         */
+        Position: {
+            /**
+             * Id
+             * @description the job
+             * @example default:01K2J7Q0V4T8Z3M6N9R1S5X7YB
+             */
+            id: string;
+            /** @description what it is now */
+            state: components["schemas"]["State"];
+            /**
+             * Job Type
+             * @description name of its task
+             */
+            job_type: string;
+            /**
+             * Reason
+             * @description code of the first of reasons
+             * @example no_worker
+             */
+            reason: string;
+            /**
+             * Reasons
+             * @description all that keeps it, what comes first in time first
+             */
+            reasons: components["schemas"]["WaitReason"][];
+            /**
+             * Rank
+             * @description place over all lines of the queue, from 1; null while it stands in none
+             */
+            rank: number | null;
+            /**
+             * Ahead
+             * @description jobs before it that workers run: types that are paused, or that nobody runs, do not hold it up
+             */
+            ahead: number | null;
+            /**
+             * Priority
+             * @description -100 to 100, higher is sooner
+             */
+            priority: number;
+            /**
+             * Effective Priority
+             * @description with the points that waiting has earned; null while it stands in no line
+             */
+            effective_priority: number | null;
+            /**
+             * Eligible At
+             * Format: date-time
+             * @description from when it may run
+             */
+            eligible_at: string | null;
+            /**
+             * Estimated Start
+             * Format: date-time
+             * @description when it is likely to start; null where that cannot be known
+             */
+            estimated_start: string | null;
+            /**
+             * Estimate
+             * @description what the estimate rests on, or why there is none
+             */
+            estimate: string;
+            /**
+             * Per Minute
+             * @description runs of the queue that ended, a minute, of late
+             */
+            per_minute: number;
+            /**
+             * Workers
+             * @description live worker processes that run its type in this queue
+             */
+            workers: number;
+            /**
+             * Free Slots
+             * @description slots of theirs that were free when they last told
+             */
+            free_slots: number;
         };
         /**
          * Problem
@@ -1020,7 +2421,7 @@ export interface components {
             job_id: string | null;
             /**
              * State
-             * @description wrong_state: what the job is
+             * @description wrong_state, stale_fence: what the job is
              * @default null
              */
             state: string | null;
@@ -1060,6 +2461,100 @@ export interface components {
             at: string | null;
         };
         /**
+         * ProgressAnswer
+         * @description What became of the news of each run, in the order given.
+         */
+        ProgressAnswer: {
+            /**
+             * Runs
+             * @description 200 noted; 409 the run is over: stop it
+             */
+            runs: components["schemas"]["RunOutcome"][];
+        };
+        /**
+         * ProgressRequest
+         * @description News of runs, each for itself.
+         * @example {
+         *       "runs": [
+         *         {
+         *           "fence": 1750000000000,
+         *           "fraction": 0.5,
+         *           "id": "default:01K2J7Q0V4T8Z3M6N9R1S5X7YB",
+         *           "log": [
+         *             {
+         *               "line": "read 10 files",
+         *               "seq": 1
+         *             }
+         *           ],
+         *           "message": "half way"
+         *         }
+         *       ]
+         *     }
+         */
+        ProgressRequest: {
+            /**
+             * Runs
+             * @description 1 to 100 runs of the lease
+             */
+            runs: components["schemas"]["RunProgress"][];
+        };
+        /**
+         * PurgeRequest
+         * @description What to take out of a queue. Waiting jobs are cancelled with the reason `purged`; ended ones are
+         *     deleted.
+         * @example {
+         *       "what": "waiting"
+         *     }
+         */
+        PurgeRequest: {
+            /**
+             * What
+             * @description a state, or waiting for queued, scheduled and retrying. Default waiting
+             * @default waiting
+             * @enum {string}
+             */
+            what: "waiting" | "queued" | "scheduled" | "retrying" | "succeeded" | "failed" | "cancelled";
+            /**
+             * Job Type
+             * @description only this type. Default: all
+             * @default null
+             */
+            job_type: string | null;
+            /**
+             * Limit
+             * @description entries to look at, at most, 1 to 10000. Default 10000
+             * @default 10000
+             */
+            limit: number;
+            /**
+             * Cursor
+             * @description next_cursor of the answer before
+             * @default null
+             */
+            cursor: string | null;
+        };
+        /**
+         * Purged
+         * @description What a purge has done.
+         */
+        Purged: {
+            /**
+             * Removed
+             * @description jobs taken out now
+             */
+            removed: number;
+            /**
+             * More
+             * @description there may be more: send the same with next_cursor
+             */
+            more: boolean;
+            /**
+             * Next Cursor
+             * @description give it as cursor to go on; null at the end
+             */
+            next_cursor: string | null;
+        };
+        /**
          * Queue
          * @description One look at a queue.
          */
@@ -1079,6 +2574,11 @@ export interface components {
              * @description types of which none is handed out
              */
             paused_types: string[];
+            /**
+             * Strict Types
+             * @description job types that no worker has published are refused
+             */
+            strict_types: boolean;
             /**
              * Counts
              * @description jobs by state
@@ -1135,16 +2635,22 @@ export interface components {
         QueueChanges: {
             /**
              * Paused
-             * @description hand out no job of this queue
+             * @description hand out no job of this queue. Default false
              * @default null
              */
             paused: boolean | null;
             /**
              * Paused Types
-             * @description hand out no job of these types
+             * @description hand out no job of these types. Default: none
              * @default null
              */
             paused_types: string[] | null;
+            /**
+             * Strict Types
+             * @description refuse submissions over REST of a job type that no worker has published (422 unknown_job_type); other API processes hear of a change within 5 seconds. Default false
+             * @default null
+             */
+            strict_types: boolean | null;
             /**
              * Aging Ms
              * @description milliseconds of waiting that are worth one point of priority; 0 is FIFO. Default 10000
@@ -1165,61 +2671,61 @@ export interface components {
             dedup_seconds: number | null;
             /**
              * Dedup Max
-             * @description most stubs kept for that
+             * @description most ended jobs that stay recognisable. Default 1000000
              * @default null
              */
             dedup_max: number | null;
             /**
              * Succeeded Seconds
-             * @description seconds that succeeded jobs are kept
+             * @description seconds that succeeded jobs are kept. Default 86400
              * @default null
              */
             succeeded_seconds: number | null;
             /**
              * Succeeded Max
-             * @description most succeeded jobs kept
+             * @description most succeeded jobs kept. Default 100000
              * @default null
              */
             succeeded_max: number | null;
             /**
              * Succeeded Bytes
-             * @description most bytes of succeeded jobs kept
+             * @description most bytes of succeeded jobs kept. Default 268435456
              * @default null
              */
             succeeded_bytes: number | null;
             /**
              * Failed Seconds
-             * @description seconds that failed jobs are kept
+             * @description seconds that failed jobs are kept. Default 2592000
              * @default null
              */
             failed_seconds: number | null;
             /**
              * Failed Max
-             * @description most failed jobs kept
+             * @description most failed jobs kept. Default 100000
              * @default null
              */
             failed_max: number | null;
             /**
              * Failed Bytes
-             * @description most bytes of failed jobs kept
+             * @description most bytes of failed jobs kept. Default 268435456
              * @default null
              */
             failed_bytes: number | null;
             /**
              * Cancelled Seconds
-             * @description seconds that cancelled jobs are kept
+             * @description seconds that cancelled jobs are kept. Default 86400
              * @default null
              */
             cancelled_seconds: number | null;
             /**
              * Cancelled Max
-             * @description most cancelled jobs kept
+             * @description most cancelled jobs kept. Default 10000
              * @default null
              */
             cancelled_max: number | null;
             /**
              * Cancelled Bytes
-             * @description most bytes of cancelled jobs kept
+             * @description most bytes of cancelled jobs kept. Default 67108864
              * @default null
              */
             cancelled_bytes: number | null;
@@ -1260,61 +2766,61 @@ export interface components {
             dedup_seconds: number | null;
             /**
              * Dedup Max
-             * @description most stubs kept for that
+             * @description most ended jobs that stay recognisable. Default 1000000
              * @default null
              */
             dedup_max: number | null;
             /**
              * Succeeded Seconds
-             * @description seconds that succeeded jobs are kept
+             * @description seconds that succeeded jobs are kept. Default 86400
              * @default null
              */
             succeeded_seconds: number | null;
             /**
              * Succeeded Max
-             * @description most succeeded jobs kept
+             * @description most succeeded jobs kept. Default 100000
              * @default null
              */
             succeeded_max: number | null;
             /**
              * Succeeded Bytes
-             * @description most bytes of succeeded jobs kept
+             * @description most bytes of succeeded jobs kept. Default 268435456
              * @default null
              */
             succeeded_bytes: number | null;
             /**
              * Failed Seconds
-             * @description seconds that failed jobs are kept
+             * @description seconds that failed jobs are kept. Default 2592000
              * @default null
              */
             failed_seconds: number | null;
             /**
              * Failed Max
-             * @description most failed jobs kept
+             * @description most failed jobs kept. Default 100000
              * @default null
              */
             failed_max: number | null;
             /**
              * Failed Bytes
-             * @description most bytes of failed jobs kept
+             * @description most bytes of failed jobs kept. Default 268435456
              * @default null
              */
             failed_bytes: number | null;
             /**
              * Cancelled Seconds
-             * @description seconds that cancelled jobs are kept
+             * @description seconds that cancelled jobs are kept. Default 86400
              * @default null
              */
             cancelled_seconds: number | null;
             /**
              * Cancelled Max
-             * @description most cancelled jobs kept
+             * @description most cancelled jobs kept. Default 10000
              * @default null
              */
             cancelled_max: number | null;
             /**
              * Cancelled Bytes
-             * @description most bytes of cancelled jobs kept
+             * @description most bytes of cancelled jobs kept. Default 67108864
              * @default null
              */
             cancelled_bytes: number | null;
@@ -1388,46 +2894,387 @@ export interface components {
             finished_at: string | null;
         };
         /**
+         * ResultsAnswer
+         * @description What became of each report, in the order given.
+         */
+        ResultsAnswer: {
+            /**
+             * Recorded
+             * @description reports that count
+             */
+            recorded: number;
+            /**
+             * Refused
+             * @description reports that do not
+             */
+            refused: number;
+            /**
+             * Held
+             * @description runs that the lease still holds; 0: it is over
+             */
+            held: number;
+            /**
+             * Results
+             * @description one per report
+             */
+            results: components["schemas"]["RunOutcome"][];
+        };
+        /**
+         * ResultsRequest
+         * @description How runs ended, each for itself: one that is refused does not keep the others out.
+         * @example {
+         *       "results": [
+         *         {
+         *           "fence": 1750000000000,
+         *           "id": "default:01K2J7Q0V4T8Z3M6N9R1S5X7YB",
+         *           "outcome": "succeeded",
+         *           "result": {
+         *             "width": 800
+         *           }
+         *         },
+         *         {
+         *           "error": {
+         *             "message": "no such picture",
+         *             "type": "NotFound"
+         *           },
+         *           "fence": 1750000000000,
+         *           "id": "default:01K2J7Q0V4T8Z3M6N9R1S5X7YB",
+         *           "outcome": "failed",
+         *           "retry": false
+         *         }
+         *       ]
+         *     }
+         */
+        ResultsRequest: {
+            /**
+             * Results
+             * @description 1 to 100; may be part of the lease
+             */
+            results: components["schemas"]["RunResult"][];
+        };
+        /**
+         * RetryFailedRequest
+         * @description Which failed jobs to put back in line: all of the queue where nothing is named.
+         * @example {}
+         */
+        RetryFailedRequest: {
+            /**
+             * Job Type
+             * @description only this type. Default: all
+             * @default null
+             */
+            job_type: string | null;
+            /**
+             * Per Second
+             * @description jobs a second at most. Default: as fast as it goes
+             * @default null
+             */
+            per_second: number | null;
+        };
+        /**
+         * RunOutcome
+         * @description What became of one report. The same report again is answered the same.
+         */
+        RunOutcome: {
+            /**
+             * Id
+             * @description the job, as it was given
+             */
+            id: string | null;
+            /**
+             * Fence
+             * @description the fence, as it was given
+             */
+            fence: number | null;
+            /**
+             * Status
+             * @description 200 recorded; 409 the run is over (`stale_fence`), drop what you have of it; 404 no such job; 422 refused; else the status of its problem
+             */
+            status: number;
+            /**
+             * @description what the job is by now, where it is known
+             * @default null
+             */
+            state: components["schemas"]["State"] | null;
+            /**
+             * @description where it was refused
+             * @default null
+             */
+            problem: components["schemas"]["Problem"] | null;
+        };
+        /**
+         * RunProgress
+         * @description How far a run is, and what it has to tell.
+         */
+        RunProgress: {
+            /**
+             * Id
+             * @description the job
+             * @example default:01K2J7Q0V4T8Z3M6N9R1S5X7YB
+             */
+            id: string;
+            /**
+             * Fence
+             * @description the run's fence, as it was handed out
+             * @example 1750000000000
+             */
+            fence: number;
+            /**
+             * Fraction
+             * @description how far it is, 0 to 1. Default: not told
+             * @default null
+             */
+            fraction: number | null;
+            /**
+             * Message
+             * @description with a fraction: what it is at; cut at 4000 characters. Default empty
+             * @default null
+             */
+            message: string | null;
+            /**
+             * Log
+             * @description lines for its log, of which the last 200 are kept. Default none
+             * @default null
+             */
+            log: components["schemas"]["LogEntry"][] | null;
+        };
+        /**
+         * RunResult
+         * @description How a run ended.
+         */
+        RunResult: {
+            /**
+             * Id
+             * @description the job
+             * @example default:01K2J7Q0V4T8Z3M6N9R1S5X7YB
+             */
+            id: string;
+            /**
+             * Fence
+             * @description the run's fence, as it was handed out
+             * @example 1750000000000
+             */
+            fence: number;
+            /**
+             * Outcome
+             * @description `succeeded`; `failed`: it is retried after a back-off, up to the job's max_attempts; `released`: hand it back to its old place in line, burning nothing, or end it as cancelled where that was asked for; `snoozed`: run it again later, burning nothing; `crashed`: its own process died (three of these fail the job)
+             * @enum {string}
+             */
+            outcome: "succeeded" | "failed" | "released" | "snoozed" | "crashed";
+            /**
+             * Result
+             * @description of succeeded: any JSON, kept exactly. Default null
+             * @default null
+             */
+            result: unknown;
+            /**
+             * @description of failed: what went wrong
+             * @default null
+             */
+            error: components["schemas"]["ErrorOfRun"] | null;
+            /**
+             * Retry
+             * @description of failed: false ends the job at once. Default true
+             * @default null
+             */
+            retry: boolean | null;
+            /**
+             * Retry After
+             * @description of failed: seconds until the retry. Default: a growing back-off
+             * @default null
+             */
+            retry_after: number | null;
+            /**
+             * Delay
+             * @description of snoozed: seconds. Default 0
+             * @default null
+             */
+            delay: number | null;
+            /**
+             * Reason
+             * @description of crashed: how the process died, in printable ASCII without double quotes and backslashes. Default: its process died
+             * @default null
+             */
+            reason: string | null;
+        };
+        /**
          * State
          * @description What a job is, as stored in its hash and answered everywhere.
          * @enum {string}
          */
         State: "scheduled" | "blocked" | "queued" | "running" | "retrying" | "succeeded" | "failed" | "cancelled";
         /**
+         * Statistics
+         * @description A stretch of a queue's past, and what waits now.
+         */
+        Statistics: {
+            /**
+             * Queue
+             * @description the queue
+             */
+            queue: string;
+            /**
+             * Since
+             * Format: date-time
+             * @description beginning of the stretch
+             */
+            since: string | null;
+            /**
+             * Now
+             * Format: date-time
+             * @description its end, by Redis's clock
+             */
+            now: string | null;
+            /**
+             * Waiting
+             * @description jobs in line now
+             */
+            waiting: number;
+            /**
+             * Oldest Waiting
+             * @description seconds that the oldest head of a line has waited
+             */
+            oldest_waiting: number;
+            /**
+             * Running
+             * @description jobs that run now
+             */
+            running: number;
+            /**
+             * Counts
+             * @description over all types; besides those of a type: enqueued, retried (by people), leases_expired, fenced_out, reconciled, trimmed, quarantined
+             */
+            counts: {
+                [key: string]: number;
+            };
+            /**
+             * Per Minute
+             * @description the same as rates
+             */
+            per_minute: {
+                [key: string]: number;
+            };
+            /** @description from eligible to started */
+            wait_ms: components["schemas"]["Latency"] | null;
+            /** @description from started to reported */
+            run_ms: components["schemas"]["Latency"] | null;
+            /**
+             * Types
+             * @description by type
+             */
+            types: components["schemas"]["TypeStatistics"][];
+            /**
+             * Series
+             * @description over time, oldest first
+             */
+            series: components["schemas"]["Point"][];
+        };
+        /**
+         * StatisticsList
+         * @description Statistics of queues.
+         */
+        StatisticsList: {
+            /**
+             * Queues
+             * @description by name
+             */
+            queues: components["schemas"]["Statistics"][];
+            /**
+             * Left Out
+             * @description queues that are not in this answer; name them
+             */
+            left_out: number;
+        };
+        /**
+         * TypeStatistics
+         * @description What happened to the jobs of one type.
+         */
+        TypeStatistics: {
+            /**
+             * Job Type
+             * @description the type; `other` sums those beyond the room of a minute
+             */
+            job_type: string;
+            /**
+             * Counts
+             * @description succeeded, failed, cancelled: jobs that ended; raised, retrying, crashes, lost: runs
+             */
+            counts: {
+                [key: string]: number;
+            };
+            /** @description from eligible to started */
+            wait_ms: components["schemas"]["Latency"] | null;
+            /** @description from started to reported */
+            run_ms: components["schemas"]["Latency"] | null;
+        };
+        /**
+         * WaitReason
+         * @description One thing that keeps a job waiting.
+         */
+        WaitReason: {
+            /**
+             * Code
+             * @description stable word to compare with
+             * @enum {string}
+             */
+            code: "ended" | "running" | "delayed" | "backoff" | "blocked" | "misplaced" | "paused" | "paused_type" | "no_worker" | "next" | "workers_busy";
+            /**
+             * Message
+             * @description what it means, and what to do about it
+             */
+            message: string;
+            /**
+             * Until
+             * Format: date-time
+             * @description when it ends by itself, where that is known
+             */
+            until: string | null;
+        };
+        /**
          * Worker
-         * @description A worker process as it tells about itself.
+         * @description A worker as it tells about itself: a process of ``taskq worker``, or a lease over HTTP.
          */
         Worker: {
             /**
              * Id
-             * @description single use: new at each start
+             * @description single use: new at each start, and for each lease
              */
             id: string;
             /**
+             * Kind
+             * @description `process`, or `http` for a lease: its host, pid and version are not known
+             */
+            kind: ("process" | "http") | string;
+            /**
+             * Label
+             * @description the name that a worker over HTTP gave itself
+             */
+            label: string | null;
+            /**
              * Host
-             * @description machine
+             * @description machine; empty where it is not known
              */
             host: string;
             /**
              * Pid
              * @description process
              */
-            pid: number;
+            pid: number | null;
             /**
              * Supervisor Pid
              * @description its parent
              */
-            supervisor_pid: number;
+            supervisor_pid: number | null;
             /**
              * Version
-             * @description of taskq
+             * @description of taskq; empty where it is not known
              */
             version: string;
             /**
              * State
              * @description what it is doing
              */
-            state: ("running" | "stopping") | string;
+            state: ("running" | "quiet" | "stopping") | string;
             /**
              * Started At
              * Format: date-time
@@ -1447,7 +3294,7 @@ export interface components {
             queues: string[];
             /**
              * Job Types
-             * @description types it runs
+             * @description types it runs; `*`: whatever waits
              */
             job_types: string[];
             /**
@@ -1563,6 +3410,8 @@ export interface operations {
             header?: {
                 /** @description 1 to 200 characters. The same key and body again, in the same queue and with the same API key, is the same job (200), however often and from wherever it is sent; another body is refused (409). Remembered while the job is kept, and `dedup_seconds` (600) after it ended. */
                 "Idempotency-Key"?: string;
+                /** @description W3C trace context of the sender; travels with the job to its worker */
+                traceparent?: string;
             };
             path?: never;
             cookie?: never;
@@ -1647,7 +3496,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `invalid`: A value was refused; `invalid_payload`: A value is not JSON that every reader understands alike */
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type; `unknown_job_type`: No worker has published this job type, and the queue is strict */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -1674,7 +3523,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `redis_out_of_memory`: Redis is full and takes no new work; `redis_unavailable`: Redis cannot be used now */
+            /** @description `redis_out_of_memory`: Redis is full and takes no new work; `durable_unsupported`: The server cannot promise that a job is on disk; `redis_unavailable`: Redis cannot be used now */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -1688,7 +3537,10 @@ export interface operations {
     submit_batch_jobs_batch_post: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description W3C trace context of the sender; travels with the job to its worker */
+                traceparent?: string;
+            };
             path?: never;
             cookie?: never;
         };
@@ -1752,7 +3604,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `invalid`: A value was refused; `invalid_payload`: A value is not JSON that every reader understands alike */
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -1770,7 +3622,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `redis_unavailable`: Redis cannot be used now */
+            /** @description `durable_unsupported`: The server cannot promise that a job is on disk; `redis_unavailable`: Redis cannot be used now */
             503: {
                 headers: {
                     [name: string]: unknown;
@@ -1821,6 +3673,208 @@ export interface operations {
             };
             /** @description `job_not_found`: There is no such job */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    delete_job_jobs__job_id__delete: {
+        parameters: {
+            query?: {
+                /** @description delete it only if its last run is still this one (0: none) */
+                fence?: number | null;
+            };
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Done; there is nothing to say. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `job_not_found`: There is no such job */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `wrong_state`: The job's state does not allow this */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    edit_job_jobs__job_id__patch: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobChanges"];
+            };
+        };
+        responses: {
+            /** @description All that is kept of a job. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Job"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `job_not_found`: There is no such job */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `wrong_state`: The job's state does not allow this */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -2097,6 +4151,1149 @@ export interface operations {
             };
         };
     };
+    job_position_jobs__job_id__position_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Where a job stands, what keeps it there, and when it is likely to start. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Position"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `job_not_found`: There is no such job */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_errors_errors_get: {
+        parameters: {
+            query?: {
+                /** @description only this queue. Default all */
+                queue?: string | null;
+                /** @description `next_cursor` of the page before */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Failures by kind. The latest 200 kinds of a queue are kept, for 30 days from the last of each. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorList"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_error_errors__fingerprint__get: {
+        parameters: {
+            query?: {
+                /** @description only this queue. Default all */
+                queue?: string | null;
+                /** @description jobs at most */
+                limit?: number;
+                /** @description `next_cursor` of the page before */
+                cursor?: string | null;
+            };
+            header?: never;
+            path: {
+                fingerprint: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /**
+             * @description One kind of failure, and a page of the jobs whose last failure is of it. An empty page with a
+             *         cursor is no end: no job of the kind was met so far.
+             */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ErrorJobs"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `error_not_found`: No failures of this kind are known */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    preview_bulk_bulk_preview_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkPreviewRequest"];
+            };
+        };
+        responses: {
+            /** @description How many jobs it would be about. Counting looks at 10,000 entries at most. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkPreview"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_not_found`: There is no such queue */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_bulks_bulk_get: {
+        parameters: {
+            query: {
+                /** @description of this queue */
+                queue: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Bulk actions of a queue. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["BulkList"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    start_bulk_bulk_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 200 characters. The same key and body again, in the same queue, is the same action, for as long as it is kept (seven days from its end); another body is refused (409). */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["BulkRequest"];
+            };
+        };
+        responses: {
+            /** @description A bulk action as it stands. */
+            200: {
+                headers: {
+                    /** @description path of the action */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            /** @description A bulk action as it stands. */
+            202: {
+                headers: {
+                    /** @description path of the action */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_not_found`: There is no such queue */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `idempotency_conflict`: The idempotency key was used with another body */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_full`: The queue is full */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_bulk_bulk__bulk_id__get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bulk_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A bulk action as it stands. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `bulk_not_found`: There is no such bulk action */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_bulk_bulk__bulk_id__stop_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                bulk_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A bulk action as it stands. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `bulk_not_found`: There is no such bulk action */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    claim_jobs_leases_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 200 characters, a new one for each claim. The same key and body again, in the same queue and with the same API key, answers the same lease and those of its jobs that it still holds, whether the first answer arrived or not; another body is refused (409). Remembered for `lease_seconds` and ten minutes. `wait` may differ. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["LeaseRequest"];
+            };
+        };
+        responses: {
+            /** @description Jobs, and the right to run them for a time; without jobs there is no lease and `id` is null. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Lease"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `idempotency_conflict`: The idempotency key was used with another body */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lease_lost`: The lease has run out or was handed back */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `not_ready`: Not ready to serve; `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    renew_lease_leases__lease_id__heartbeat_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                lease_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A renewed lease. Stop each run that is in `cancel`, and each that is not in `held` any more. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Heartbeat"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lease_not_found`: There is no such lease */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lease_lost`: The lease has run out or was handed back */
+            410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    report_results_leases__lease_id__results_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                lease_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ResultsRequest"];
+            };
+        };
+        responses: {
+            /** @description What became of each report, in the order given. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ResultsAnswer"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lease_not_found`: There is no such lease */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    report_progress_leases__lease_id__progress_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                lease_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ProgressRequest"];
+            };
+        };
+        responses: {
+            /** @description What became of the news of each run, in the order given. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ProgressAnswer"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lease_not_found`: There is no such lease */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_out_of_memory`: Redis is full and takes no new work; `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    hand_back_lease_leases__lease_id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                lease_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The lease is over; its jobs are back in line. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HandBack"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `lease_not_found`: There is no such lease */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     list_queues_queues_get: {
         parameters: {
             query?: never;
@@ -2307,7 +5504,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `invalid`: A value was refused; `invalid_payload`: A value is not JSON that every reader understands alike */
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
                 headers: {
                     [name: string]: unknown;
@@ -2430,6 +5627,754 @@ export interface operations {
             };
             /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stream_events_events_get: {
+        parameters: {
+            query?: {
+                /** @description only this queue; may be repeated */
+                queue?: string[] | null;
+                /** @description only this type; may be repeated */
+                job_type?: string[] | null;
+            };
+            header?: {
+                /** @description the `id` that was read last: goes on after it. Browsers send it by themselves */
+                "Last-Event-ID"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events, until the client goes or the process stops. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_not_found`: There is no such queue */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `too_many_streams`: There is no room for another stream; `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stream_job_events_jobs__job_id__events_get: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description the `id` that was read last: goes on after it. Browsers send it by themselves */
+                "Last-Event-ID"?: string;
+            };
+            path: {
+                job_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Events, until the client goes or the process stops. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description The job has ended and all was told: do not come back. */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `job_not_found`: There is no such job */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `too_many_streams`: There is no room for another stream; `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_statistics_stats_get: {
+        parameters: {
+            query?: {
+                /** @description only this queue; may be repeated */
+                queue?: string[] | null;
+                /** @description how far back, the minute that runs included */
+                minutes?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Statistics of queues. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StatisticsList"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_not_found`: There is no such queue */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_metrics_metrics_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Every series, in the format that `Accept` asks for. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    purge_queue_queues__queue__purge_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PurgeRequest"];
+            };
+        };
+        responses: {
+            /** @description What a purge has done. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Purged"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_not_found`: There is no such queue */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    retry_failed_queues__queue__retry_failed_post: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description 1 to 200 characters. The same key and body again, in the same queue, is the same action, for as long as it is kept (seven days from its end); another body is refused (409). */
+                "Idempotency-Key"?: string;
+            };
+            path: {
+                queue: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RetryFailedRequest"];
+            };
+        };
+        responses: {
+            /** @description A bulk action as it stands. */
+            200: {
+                headers: {
+                    /** @description path of the action */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            /** @description A bulk action as it stands. */
+            202: {
+                headers: {
+                    /** @description path of the action */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Bulk"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_not_found`: There is no such queue */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `idempotency_conflict`: The idempotency key was used with another body */
+            409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_full`: The queue is full */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    quiet_worker_workers__worker_id__quiet_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The processes that were asked: all of the same `taskq worker`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Asked"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `worker_not_found`: There is no such live worker */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    stop_worker_workers__worker_id__stop_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                worker_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The processes that were asked: all of the same `taskq worker`. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Asked"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `worker_not_found`: There is no such live worker */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    doctor_doctor_get: {
+        parameters: {
+            query?: {
+                /** @description only this queue (and the server). Default all */
+                queue?: string | null;
+                /** @description time for this page */
+                seconds?: number;
+                /** @description `next_cursor` of the page before */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description What a page of the consistency check found. No finding and no cursor: all is well. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Findings"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_not_found`: There is no such queue */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };

@@ -19,6 +19,8 @@ export type Event = Schemas["Event"];
 export interface Job extends Omit<Schemas["Job"], "payload" | "result" | "payload_raw" | "result_raw" | "error"> {
   payload: string | null;
   result: string | null;
+  /** The key may not see payload and result: the answer has neither. */
+  hidden: boolean;
   error: Failure | null;
   /** The error's JSON as it stands. */
   errorText: string | null;
@@ -40,19 +42,18 @@ export const WAITING: readonly State[] = ["queued", "retrying", "scheduled", "bl
 export const isOver = (state: State): boolean =>
   state === "failed" || state === "succeeded" || state === "cancelled";
 
-/** What a worker publishes about a job type. */
-export interface Published {
-  schema?: JsonSchema;
-  queue?: string;
-  description?: string;
-  max_attempts?: number | null;
-  timeout?: number | null;
+export interface JobType extends Omit<Schemas["JobType"], "payload_schema"> {
+  payload_schema: JsonSchema | null;
 }
 
-export interface JobType {
-  job_type: string;
-  published: Published;
-}
+export type ErrorGroup = Schemas["ErrorGroup"];
+export type ErrorJobs = Schemas["ErrorJobs"];
+export type Bulk = Schemas["Bulk"];
+export type BulkFilter = Schemas["BulkFilter"];
+export type BulkPreview = Schemas["BulkPreview"];
+export type Position = Schemas["Position"];
+export type Finding = Schemas["Finding"];
+export type Findings = Schemas["Findings"];
 
 export interface JsonSchema {
   type?: string | string[];

@@ -50,7 +50,8 @@ function ofQueue(queue: Queue, anyWorker: boolean): Finding[] {
     const wait = n > 0 ? `${many(n, "job waits", "jobs wait")} until it is resumed` : "Nothing waits in it";
     out.push({ tone: "warn", title: `Queue ${queue.name} is paused`, detail: wait, where });
   }
-  for (const line of queue.types) {
+  // Why a paused queue waits is said already.
+  for (const line of queue.paused ? [] : queue.types) {
     const paused = queue.paused_types.includes(line.job_type);
     if (paused) {
       out.push({

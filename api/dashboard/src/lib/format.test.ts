@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { bytes, clock, compact, duration, many, percent, relative, short } from "./format";
+import { brief, bytes, clock, compact, duration, many, percent, relative, short } from "./format";
 
 it.each([
   [0, "0 s"], [0.4, "<1 ms"], [740, "740 ms"], [4200, "4.2 s"], [42_400, "42 s"], [59_600, "1 min"],
@@ -9,6 +9,9 @@ it.each([
 
 it.each([[9999, "9,999"], [12_345, "12.3k"], [1_000_000, "1M"], [204_331_000, "204M"]])(
   "%d is %s", (value, text) => expect(compact(value)).toBe(text));
+
+it.each([[12_000, "12 s"], [95_000, "1 min 35 s"], [2_060_000, "34 min"], [7_560_000, "2.1 h"], [200_000_000, "2.3 d"]])(
+  "briefly %d ms is %s", (ms, text) => expect(brief(ms)).toBe(text));
 
 it("rates and shares say something", () => {
   expect([0, 0.001, 1.234, 12.34, 1234].map(short)).toEqual(["0", "<0.01", "1.23", "12.3", "1,234"]);

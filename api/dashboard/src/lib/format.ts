@@ -52,6 +52,14 @@ function two(many: number, unit: string, few: number, smaller: string): string {
   return few === 0 || many >= 100 ? `${many} ${unit}` : `${many} ${unit} ${few} ${smaller}`;
 }
 
+/** The same with one unit, for where there is little room: `34 min`, `2.1 h`. */
+export function brief(ms: number): string {
+  if (ms < 99_500) return duration(ms);
+  if (ms < 5_940_000) return `${Math.round(ms / 60_000)} min`;
+  if (ms < 170_000_000) return `${Number((ms / 3_600_000).toFixed(1))} h`;
+  return `${Number((ms / 86_400_000).toFixed(1))} d`;
+}
+
 const BYTES = ["B", "kB", "MB", "GB", "TB"] as const;
 
 export function bytes(value: number): string {

@@ -7,6 +7,8 @@ export const to = {
   },
   job: (id: string) => `/ui/jobs/${encodeURIComponent(id)}`,
   queue: (name: string) => `/ui/queues/${encodeURIComponent(name)}`,
+  errors: "/ui/errors",
+  error: (fingerprint: string, queue: string) => `/ui/errors/${encodeURIComponent(fingerprint)}?queue=${encodeURIComponent(queue)}`,
   workers: "/ui/workers",
   types: "/ui/types",
   type: (name: string) => `/ui/types/${encodeURIComponent(name)}`,

@@ -1,5 +1,5 @@
 /** Why a job is where it is, in words, with what can be done about it. */
-import type { Job, Queue } from "@/api/types";
+import type { Job, Position } from "@/api/types";
 
 import { count, duration, many, relative } from "./format";
 import { to } from "./to";
@@ -14,11 +14,11 @@ export interface Why {
 
 const ms = (at: string | null): number => (at === null ? Number.NaN : Date.parse(at));
 
-/** `queue` is the job's own, where it could be looked at. */
-export function why(job: Job, queue: Queue | undefined, now: number): Why | null {
+/** `position` is what the API says about a waiting job, once it has. */
+export function why(job: Job, position: Position | undefined, now: number): Why | null {
   switch (job.state) {
     case "queued":
-      return whyQueued(job, queue);
+      return whyQueued(job, position);
     case "scheduled":
       return { tone: "plain", title: `It is due ${relative(ms(job.eligible_at), now)}`, detail: "It was submitted for later, or put off by its own run. It goes in line when it is due." };
     case "retrying":
@@ -33,7 +33,7 @@ export function why(job: Job, queue: Queue | undefined, now: number): Why | null
     case "blocked":
       return { tone: "plain", title: "It waits for other jobs", detail: "It goes in line once they have ended." };
     case "failed":
-      return { tone: "bad", title: failedTitle(job), detail: failedDetail(job) };
+      return { tone: "bad", title: failedTitle(job), detail: failedDetail(job), link: kindLink(job) };
     case "cancelled":
       return { tone: "plain", title: "It was cancelled", detail: job.reason && job.reason !== "cancelled" ? `Reason: ${job.reason}` : "Somebody asked for it." };
     default:
@@ -41,34 +41,36 @@ export function why(job: Job, queue: Queue | undefined, now: number): Why | null
   }
 }
 
-function whyQueued(job: Job, queue: Queue | undefined): Why {
-  const link = { where: to.queue(job.queue), name: `Look at ${job.queue}` };
-  if (queue === undefined) return { tone: "plain", title: "It waits for its turn", detail: "", link };
-  if (queue.paused) return { tone: "warn", title: `Its queue ${job.queue} is paused`, detail: "It runs once the queue is resumed.", link };
-  if (queue.paused_types.includes(job.job_type)) {
-    return { tone: "warn", title: `${job.job_type} is paused in ${job.queue}`, detail: "It runs once the type is resumed.", link };
-  }
-  const line = queue.types.find((its) => its.job_type === job.job_type);
-  if (line !== undefined && !line.served) {
-    return {
-      tone: "bad", title: `No worker runs ${job.job_type}`,
-      detail: queue.workers === 0
-        ? `No worker serves the queue ${job.queue}. Start one with \`taskq worker -q ${job.queue}\` and an application that has this task.`
-        : `${many(queue.workers, "worker serves", "workers serve")} the queue, but none has this task: is its release deployed?`,
-      link: { where: to.workers, name: "Look at the workers" },
-    };
-  }
-  const before = queue.counts.queued ?? 0;
-  return {
-    tone: "plain", title: "It waits for its turn",
-    detail: `${many(before, "job waits", "jobs wait")} in ${job.queue}; waiting earns priority, so nobody is overtaken for ever.`, link,
-  };
+const STUCK: Record<string, (job: Job) => Omit<Why, "detail">> = {
+  paused: (job) => ({ tone: "warn", title: `Its queue ${job.queue} is paused`, link: queueLink(job, "Resume it there") }),
+  paused_type: (job) => ({ tone: "warn", title: `${job.job_type} is paused in ${job.queue}`, link: queueLink(job, "Resume it there") }),
+  no_worker: (job) => ({ tone: "bad", title: `No worker runs ${job.job_type} in ${job.queue}`, link: { where: to.workers, name: "Look at the workers" } }),
+  workers_busy: (job) => ({ tone: "plain", title: "It waits for its turn: all workers are busy", link: queueLink(job, `Look at ${job.queue}`) }),
+  next: () => ({ tone: "good", title: "It is next" }),
+  blocked: () => ({ tone: "plain", title: "It waits for other jobs" }),
+  misplaced: () => ({ tone: "bad", title: "It does not stand where its state says", link: { where: to.server, name: "Ask the doctor" } }),
+};
+
+const queueLink = (job: Job, name: string) => ({ where: to.queue(job.queue), name });
+
+function whyQueued(job: Job, position: Position | undefined): Why {
+  const reason = position?.reasons[0];
+  const known = reason === undefined ? undefined : STUCK[reason.code];
+  const detail = (position?.reasons ?? []).map((its) => sentence(its.message)).join(" ");
+  if (known !== undefined) return { ...known(job), detail };
+  return { tone: "plain", title: "It waits for its turn", detail, link: queueLink(job, `Look at ${job.queue}`) };
 }
+
+/** A message of the API as a sentence. */
+const sentence = (text: string): string => (text === "" ? "" : `${text[0]!.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`);
 
 function lastFailure(job: Job): string {
   const error = job.error;
   return error === null ? "its last error is below." : `the last one with ${error.type ?? "an error"}: ${error.message ?? ""}`;
 }
+
+const kindLink = (job: Job) =>
+  job.fingerprint ? { where: to.error(job.fingerprint, job.queue), name: "All that failed so" } : undefined;
 
 const REASONS: Record<string, string> = {
   expired: "It expired before it could start",

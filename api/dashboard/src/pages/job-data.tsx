@@ -44,7 +44,12 @@ function ErrorOf({ job }: { job: Job }) {
   );
 }
 
+function Hidden() {
+  return <Empty icon="keys" title="This key may not see payloads and results" small><p>That takes the scope <code>payload</code>.</p></Empty>;
+}
+
 function Payload({ job }: { job: Job }) {
+  if (job.hidden) return <Hidden />;
   if (job.payload !== null) return <Json text={job.payload} label="Payload" />;
   return (
     <Empty title="The payload is no longer kept" small>
@@ -54,6 +59,7 @@ function Payload({ job }: { job: Job }) {
 }
 
 function Result({ job }: { job: Job }) {
+  if (job.hidden) return <Hidden />;
   if (job.result !== null) return <Json text={job.result} label="Result" />;
   if (job.state === "succeeded") {
     return <Empty title="The result is null, or no longer kept" small><p><code>result_ttl</code> of a submission says how long it is.</p></Empty>;

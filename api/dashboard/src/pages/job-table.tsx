@@ -1,5 +1,5 @@
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useEffect, useRef, useState } from "react";
+import { memo, useCallback, useEffect, useRef, useState } from "react";
 import { Link, useNavigate } from "react-router";
 
 import { isOver, type JobRow } from "@/api/types";
@@ -41,11 +41,14 @@ export function JobTable({ rows, chosen, onChoose, onEnd, onAway, dimmed }: Prop
     if (last >= rows.length - 15) onEnd();
   }, [last, rows.length]); // eslint-disable-line
   useEffect(() => onAway(first > 20), [first > 20]); // eslint-disable-line
-  const toggle = (id: string) => {
-    const next = new Set(chosen);
+  const latest = useRef({ chosen, onChoose });
+  latest.current = { chosen, onChoose };
+  // The same function always, so that rows which have not changed are not drawn again while one scrolls.
+  const toggle = useCallback((id: string) => {
+    const next = new Set(latest.current.chosen);
     if (!next.delete(id)) next.add(id);
-    onChoose(next);
-  };
+    latest.current.onChoose(next);
+  }, []);
   useListKeys({ rows, at, setAt, toggle, show: (i) => virtual.scrollToIndex(i, { align: "auto" }) });
   const all = rows.length > 0 && rows.every((row) => chosen.has(row.id));
 
@@ -70,7 +73,7 @@ export function JobTable({ rows, chosen, onChoose, onEnd, onAway, dimmed }: Prop
           const row = rows[item.index]!;
           return (
             <Row key={row.id} row={row} index={item.index} top={item.start - virtual.options.scrollMargin} height={item.size}
-              current={item.index === at} chosen={chosen.has(row.id)} onToggle={() => toggle(row.id)} />
+              current={item.index === at} chosen={chosen.has(row.id)} onToggle={toggle} />
           );
         })}
       </div>
@@ -78,14 +81,14 @@ export function JobTable({ rows, chosen, onChoose, onEnd, onAway, dimmed }: Prop
   );
 }
 
-function Row({ row, index, top, height, current, chosen, onToggle }: {
-  row: JobRow; index: number; top: number; height: number; current: boolean; chosen: boolean; onToggle: () => void;
+const Row = memo(function Row({ row, index, top, height, current, chosen, onToggle }: {
+  row: JobRow; index: number; top: number; height: number; current: boolean; chosen: boolean; onToggle: (id: string) => void;
 }) {
   return (
     <div role="row" aria-rowindex={index + 1} aria-selected={chosen} data-current={current || undefined}
       className="job-row" style={{ transform: `translateY(${top}px)`, height }}>
       <span role="cell" className="c-check">
-        <input type="checkbox" checked={chosen} onChange={onToggle} aria-label={`Select ${row.job_type} ${row.id}`} />
+        <input type="checkbox" checked={chosen} onChange={() => onToggle(row.id)} aria-label={`Select ${row.job_type} ${row.id}`} />
       </span>
       <span role="cell" className="c-state"><StateBadge state={row.state} /></span>
       <span role="cell" className="c-type"><Link to={to.job(row.id)} className="clip job-link">{row.job_type}</Link></span>
@@ -97,7 +100,7 @@ function Row({ row, index, top, height, current, chosen, onToggle }: {
       <span role="cell" className="c-when num"><When row={row} /></span>
     </div>
   );
-}
+});
 
 function note(row: JobRow): string {
   if (row.cancel_requested && row.state === "running") return "asked to stop";

@@ -1,16 +1,17 @@
-import { useQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 
-import { ApiError, get, path } from "@/api/client";
-import { CALM_MS, useJob, usePoll } from "@/api/queries";
-import { isOver, type Job, type Queue } from "@/api/types";
+import { ApiError } from "@/api/client";
+import { useJob, usePosition } from "@/api/queries";
+import { isOver, WAITING, type Job, type Position } from "@/api/types";
+import { count, many, short } from "@/lib/format";
 import { useNow } from "@/lib/now";
 import { useTitle } from "@/lib/title";
 import { to } from "@/lib/to";
 import { why } from "@/lib/why";
 import { ButtonLink } from "@/ui/button";
-import { StateBadge } from "@/ui/icons";
-import { CopyButton, Empty, Meter, Notice, Panel, Skeleton, Trouble } from "@/ui/parts";
+import { StateBadge, type IconName } from "@/ui/icons";
+import { Ago, CopyButton, Empty, Meter, Notice, Panel, Skeleton, Trouble } from "@/ui/parts";
 
 import { JobActions } from "./job-actions";
 import { JobData } from "./job-data";
@@ -59,8 +60,8 @@ function Shown({ job, error }: { job: Job; error: unknown }) {
       {job.state === "running" || job.progress ? <Progress job={job} /> : null}
       <div className="grid two">
         <div className="stack">
-          <Panel title="Its way"><StateDiagram job={job} /></Panel>
           <JobData job={job} tab={tab} onTab={choose} />
+          <Panel title="Its way"><StateDiagram job={job} /></Panel>
         </div>
         <div className="stack">
           <JobFacts job={job} />
@@ -73,20 +74,30 @@ function Shown({ job, error }: { job: Job; error: unknown }) {
 
 function WhyHere({ job }: { job: Job }) {
   const now = useNow();
-  const queue = useQuery({
-    queryKey: ["queues", job.queue],
-    queryFn: ({ signal }) => get<Queue>(path`/queues/${job.queue}`, {}, signal),
-    enabled: job.state === "queued",
-    ...usePoll(CALM_MS),
-  });
-  const its = why(job, queue.data, now);
+  const waits = WAITING.includes(job.state);
+  const position = usePosition(job.id, waits);
+  const its = why(job, position.data, now);
   if (its === null) return null;
   return (
-    <Notice tone={its.tone} title={<span className="break">{its.title}</span>} icon={job.state === "queued" ? "queued" : undefined}>
+    <Notice tone={its.tone} title={<span className="break">{its.title}</span>} icon={waits ? (job.state as IconName) : undefined}>
       {its.detail}{" "}
       {its.link ? <Link to={its.link.where} className="link nowrap">{its.link.name}</Link> : null}
+      {waits && position.data ? <Place position={position.data} /> : null}
     </Notice>
   );
+}
+
+/** Where a waiting job stands, in numbers. */
+function Place({ position }: { position: Position }) {
+  const parts: ReactNode[] = [];
+  if (position.rank !== null) parts.push(<span key="rank">place <strong className="num">{count(position.rank)}</strong>{position.ahead !== null ? `, ${count(position.ahead)} before it that can run` : ""}</span>);
+  if (position.effective_priority !== null) {
+    const earned = position.effective_priority - position.priority;
+    parts.push(<span key="priority">priority <strong className="num">{short(position.effective_priority)}</strong>{Math.abs(earned) >= 0.01 ? `, ${short(earned)} of it earned by waiting` : ""}</span>);
+  }
+  parts.push(<span key="start">starts {position.estimated_start ? <strong><Ago at={position.estimated_start} /></strong> : ""} <span className="faint">({position.estimate})</span></span>);
+  parts.push(<span key="workers">{many(position.workers, "worker")}, {many(position.free_slots, "free slot")}</span>);
+  return <p className="place">{parts}</p>;
 }
 
 function Progress({ job }: { job: Job }) {

@@ -1,3 +1,4 @@
+import { DropdownMenu as Menu } from "radix-ui";
 import { useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 
@@ -11,6 +12,7 @@ import { Button } from "@/ui/button";
 import { StateIcon } from "@/ui/icons";
 import { Empty, Panel, Skeleton, Trouble } from "@/ui/parts";
 
+import { BulkDialog, type Action, type Wanted } from "./bulk-dialog";
 import { JobTable } from "./job-table";
 import { SearchBox } from "./search-box";
 import { Selection } from "./selection";
@@ -23,6 +25,7 @@ export function Jobs() {
   const search = searchOf(params);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [tail, setTail] = useState(true);
+  const [bulk, setBulk] = useState<Wanted | null>(null);
   const queues = useQueues();
   const types = useJobTypes();
   const jobs = useJobs(search, tail && chosen.size === 0);
@@ -44,7 +47,10 @@ export function Jobs() {
     <>
       <div className="page-head">
         <h1>Jobs</h1>
-        <div className="actions"><Views search={search} onChoose={find} /></div>
+        <div className="actions">
+          <AllThatMatch search={search} onChoose={setBulk} />
+          <Views search={search} onChoose={find} />
+        </div>
       </div>
       <SearchBox search={search} known={known} onSearch={find} onId={(id) => void navigate(to.job(id))} />
       <StateTabs search={search} onChoose={(state) => find({ ...search, state })} />
@@ -62,7 +68,36 @@ export function Jobs() {
         ) : null}
       </Panel>
       <Selection rows={rows} chosen={chosen} onDone={() => setChosen(new Set())} />
+      <BulkDialog wanted={bulk} onClose={() => setBulk(null)} />
     </>
+  );
+}
+
+const ACTIONS: readonly (readonly [Action, string, readonly State[]])[] = [
+  ["retry", "Retry all", ["failed"]],
+  ["cancel", "Cancel all", ["queued", "scheduled", "retrying", "running", "blocked"]],
+  ["edit", "Change all priorities", ["queued", "scheduled", "retrying"]],
+  ["delete", "Delete all", ["failed", "succeeded", "cancelled"]],
+];
+
+/** Acts on everything that a search finds, also on what is not shown. A queue has to be named. */
+function AllThatMatch({ search, onChoose }: { search: Search; onChoose: (wanted: Wanted) => void }) {
+  const fitting = ACTIONS.filter(([, , states]) => search.state === undefined || states.includes(search.state));
+  return (
+    <Menu.Root modal={false}>
+      <Menu.Trigger asChild><Button icon="bulk">All that match</Button></Menu.Trigger>
+      <Menu.Portal>
+        <Menu.Content className="menu" align="end" sideOffset={6} collisionPadding={8}>
+          {search.queue === undefined ? <Menu.Label className="menu-label">Name a queue first: queue:…</Menu.Label> : null}
+          {fitting.map(([action, label]) => (
+            <Menu.Item key={action} disabled={search.queue === undefined} className={`menu-item ${action === "delete" ? "danger" : ""}`}
+              onSelect={() => onChoose({ action, filter: { queue: search.queue, state: search.state, job_type: search.job_type } })}>
+              {label}
+            </Menu.Item>
+          ))}
+        </Menu.Content>
+      </Menu.Portal>
+    </Menu.Root>
   );
 }
 

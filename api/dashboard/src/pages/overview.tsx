@@ -1,14 +1,18 @@
+import { lazy, Suspense } from "react";
 import { Link } from "react-router";
 
-import { useQueues, useReady, useWorkers } from "@/api/queries";
+import { useErrors, useQueues, useReady, useStats, useWorkers } from "@/api/queries";
+import { summarize, type Statistics } from "@/api/stats";
 import type { Queue, Worker } from "@/api/types";
 import { allIsWell, findings, waiting, type Finding } from "@/lib/findings";
-import { compact, count, duration } from "@/lib/format";
+import { brief, compact, count, duration, percent, short } from "@/lib/format";
 import { to } from "@/lib/to";
 import { useTitle } from "@/lib/title";
 import { Icon } from "@/ui/icons";
-import { Empty, Panel, Skeleton, Tag, Trouble } from "@/ui/parts";
+import { Panel, Skeleton, Tag, Trouble } from "@/ui/parts";
+import { Spark } from "@/ui/spark";
 
+import { ErrorTable } from "./error-table";
 import { FirstJob } from "./first-job";
 
 export function Overview() {
@@ -16,6 +20,7 @@ export function Overview() {
   const queues = useQueues();
   const workers = useWorkers();
   const ready = useReady();
+  const stats = useStats(MINUTES);
   if (queues.error && !queues.data) return <Trouble error={queues.error} again={() => void queues.refetch()} />;
   if (!queues.data || !workers.data) return <Panel><Skeleton lines={8} /></Panel>;
   const look = { ready: ready.data, queues: queues.data, workers: workers.data };
@@ -29,11 +34,31 @@ export function Overview() {
       ) : (
         <>
           <Health found={found} well={allIsWell(look)} />
-          <Tiles queues={queues.data} workers={workers.data} />
-          <QueueTable queues={queues.data} />
+          <Tiles queues={queues.data} workers={workers.data} stats={stats.data ?? []} />
+          <div className="grid two">
+            <Suspense fallback={<Panel title="Throughput"><Skeleton lines={6} /></Panel>}><Throughput stats={stats.data} minutes={MINUTES} /></Suspense>
+            <LatestErrors />
+          </div>
+          <QueueTable queues={queues.data} stats={stats.data ?? []} />
         </>
       )}
     </>
+  );
+}
+
+const MINUTES = 60;
+// The chart comes after what an operator looks for first.
+const Throughput = lazy(() => import("./throughput").then((its) => ({ default: its.Throughput })));
+const ERRORS_SHOWN = 5;
+
+function LatestErrors() {
+  const errors = useErrors();
+  const all = (errors.data?.pages ?? []).flatMap((page) => page.errors).toSorted((a, b) => (b.last_seen ?? "").localeCompare(a.last_seen ?? ""));
+  return (
+    <Panel title="Latest errors" note={all.length > ERRORS_SHOWN ? `${count(all.length)} kinds` : undefined} bare
+      actions={all.length > 0 ? <Link to={to.errors} className="link">All</Link> : null}>
+      {errors.error && !errors.data ? <div className="panel-body"><Trouble error={errors.error} /></div> : <ErrorTable errors={all.slice(0, ERRORS_SHOWN)} short />}
+    </Panel>
   );
 }
 
@@ -74,26 +99,29 @@ function Health({ found, well }: { found: readonly Finding[]; well: string }) {
 const total = (queues: readonly Queue[], state: string): number =>
   queues.reduce((sum, queue) => sum + (queue.counts[state] ?? 0), 0);
 
-function Tiles({ queues, workers }: { queues: readonly Queue[]; workers: readonly Worker[] }) {
+function Tiles({ queues, workers, stats }: { queues: readonly Queue[]; workers: readonly Worker[]; stats: readonly Statistics[] }) {
   const oldest = Math.max(0, ...queues.map((queue) => queue.head_age ?? 0));
   const slots = workers.reduce((sum, worker) => sum + worker.slots, 0);
-  const busy = workers.reduce((sum, worker) => sum + worker.busy, 0);
-  const failed = total(queues, "failed");
   const all = total(queues, "queued");
+  const its = summarize(stats);
   return (
     <div className="tiles">
       <Tile name="Waiting" state="queued" where={to.jobs({ state: "queued" })} value={compact(all)} title={count(all)}
         note={all === 0 ? "nothing in line" : `longest ${duration(oldest * 1000)}`} />
       <Tile name="Running" state="running" where={to.jobs({ state: "running" })} value={compact(total(queues, "running"))}
-        note={`${compact(busy)} of ${compact(slots)} slots`} />
-      <Tile name="Retrying" state="retrying" where={to.jobs({ state: "retrying" })} value={compact(total(queues, "retrying"))} note="after a failure" />
-      <Tile name="Scheduled" state="scheduled" where={to.jobs({ state: "scheduled" })} value={compact(total(queues, "scheduled"))} note="for later" />
-      <Tile name="Failed" state="failed" where={to.jobs({ state: "failed" })} value={compact(failed)} tone={failed > 0 ? "t-bad" : ""} note="kept to look at" />
-      <Tile name="Workers" where={to.workers} value={compact(workers.length)} tone={workers.length === 0 ? "t-bad" : ""}
-        note={workers.length === 0 ? "none is running" : "at work"} />
+        note={workers.length === 0 ? "no worker" : `of ${compact(slots)} slots`} />
+      <Tile name="In" value={short(its.inRate)} unit="/min" note="submitted" />
+      <Tile name="Out" value={short(its.outRate)} unit="/min" note="ended" />
+      <Tile name="Failed" state="failed" where={to.errors} value={its.failRate === null ? "–" : percent(its.failRate)}
+        tone={(its.failRate ?? 0) >= 0.05 ? "t-bad" : ""} note={`${compact(its.failed)} in the last hour`} />
+      <Tile name="Waited" value={its.wait === null ? "–" : brief(its.wait.p95)} note={latencyNote(its.wait, stats)} />
+      <Tile name="Ran" value={its.run === null ? "–" : brief(its.run.p95)} note={latencyNote(its.run, stats)} />
     </div>
   );
 }
+
+const latencyNote = (its: unknown, stats: readonly Statistics[]): string =>
+  its === null ? "no run yet" : stats.length === 1 ? "p95, last hour" : "p95, slowest queue";
 
 export function Tile({ name, state, where, value, unit, note, tone = "", title }: {
   name: string; state?: string; where?: string; value: string; unit?: string; note?: string; tone?: string; title?: string;
@@ -113,7 +141,8 @@ export function Tile({ name, state, where, value, unit, note, tone = "", title }
 
 const COLUMNS = ["queued", "running", "retrying", "scheduled", "failed"] as const;
 
-function QueueTable({ queues }: { queues: readonly Queue[] }) {
+function QueueTable({ queues, stats }: { queues: readonly Queue[]; stats: readonly Statistics[] }) {
+  const lines = new Map(stats.map((one) => [one.queue, summarize([one]).series]));
   return (
     <Panel title="Queues" note={count(queues.length)} bare>
       <div className="table-box">
@@ -121,6 +150,7 @@ function QueueTable({ queues }: { queues: readonly Queue[] }) {
           <thead>
             <tr>
               <th scope="col">Queue</th>
+              <th scope="col">Last hour</th>
               <th scope="col" className="right">Waiting</th>
               <th scope="col" className="right">Longest wait</th>
               {COLUMNS.slice(1).map((state) => <th key={state} scope="col" className="right">{state[0]!.toUpperCase() + state.slice(1)}</th>)}
@@ -136,6 +166,7 @@ function QueueTable({ queues }: { queues: readonly Queue[] }) {
                     <QueueTags queue={queue} />
                   </div>
                 </td>
+                <td className="spark-cell"><Spark values={lines.get(queue.name)?.succeeded ?? []} label={`Succeeded jobs of ${queue.name} in the last hour`} /></td>
                 <Number queue={queue} state="queued" />
                 <td className="right nowrap">{queue.head_age === null ? <span className="zero">–</span> : duration(queue.head_age * 1000)}</td>
                 {COLUMNS.slice(1).map((state) => <Number key={state} queue={queue} state={state} />)}
@@ -145,7 +176,6 @@ function QueueTable({ queues }: { queues: readonly Queue[] }) {
           </tbody>
         </table>
       </div>
-      {queues.length === 0 ? <Empty title="No queue yet" small /> : null}
     </Panel>
   );
 }

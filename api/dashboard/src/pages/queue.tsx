@@ -4,7 +4,8 @@ import { Link, useParams } from "react-router";
 
 import { path, send } from "@/api/client";
 import { listJobs } from "@/api/jobs";
-import { CALM_MS, usePoll, useQueue, useReady, useWorkers } from "@/api/queries";
+import { CALM_MS, useBulks, usePoll, useQueue, useReady, useStats, useWorkers } from "@/api/queries";
+import { summarize } from "@/api/stats";
 import type { Line, Queue, State } from "@/api/types";
 import { useAct } from "@/lib/actions";
 import { findings } from "@/lib/findings";
@@ -13,11 +14,15 @@ import { useTitle } from "@/lib/title";
 import { to } from "@/lib/to";
 import { Button, ButtonLink } from "@/ui/button";
 import { Confirm } from "@/ui/confirm";
-import { Empty, Notice, Panel, Skeleton, Tag, Trouble } from "@/ui/parts";
+import { Ago, Empty, Notice, Panel, Skeleton, Tag, Trouble } from "@/ui/parts";
 
 import { Ageing } from "./ageing";
+import { BulkDialog, BulkProgress, type Wanted } from "./bulk-dialog";
 import { QueueTags, Tile } from "./overview";
+import { PurgeDialog } from "./purge-dialog";
 import { QueueSettings } from "./queue-settings";
+import { Throughput } from "./throughput";
+import { Percentiles } from "./type";
 
 const SHOWN: readonly State[] = ["queued", "running", "retrying", "scheduled", "blocked", "failed", "succeeded", "cancelled"];
 
@@ -54,9 +59,11 @@ export function QueuePage() {
         <div className="stack">
           <Lines queue={its} />
           <Next queue={its} />
+          <Past name={name} />
         </div>
         <div className="stack">
           <QueueSettings queue={its} />
+          <BulkActions queue={name} />
           <Panel title="Workers of this queue" note={count(serving.length)}>
             {serving.length === 0 ? (
               <p className="muted">None. Start one with <code className="break">taskq worker -A yourapp.jobs:app -q {name}</code></p>
@@ -81,6 +88,9 @@ export function QueuePage() {
 function Actions({ queue }: { queue: Queue }) {
   const { act, attempt, busy } = useAct();
   const [asking, setAsking] = useState(false);
+  const [purging, setPurging] = useState(false);
+  const [bulk, setBulk] = useState<Wanted | null>(null);
+  const failed = queue.counts.failed ?? 0;
   const patch = (changes: object) => send("PATCH", path`/queues/${queue.name}`, changes);
   const n = queue.counts.queued ?? 0;
   return (
@@ -91,6 +101,10 @@ function Actions({ queue }: { queue: Queue }) {
       ) : (
         <Button icon="pause" busy={busy} onClick={() => setAsking(true)}>Pause</Button>
       )}
+      {failed > 0 ? <Button icon="retry" onClick={() => setBulk({ action: "retry", filter: { queue: queue.name, state: "failed" } })}>Retry failed</Button> : null}
+      <Button look="danger" icon="trash" onClick={() => setPurging(true)}>Purge</Button>
+      {purging ? <PurgeDialog queue={queue} onClose={() => setPurging(false)} /> : null}
+      <BulkDialog wanted={bulk} onClose={() => setBulk(null)} />
       <Confirm
         open={asking} onClose={() => setAsking(false)} title={`Pause ${queue.name}?`} action="Pause the queue"
         run={() => attempt(() => patch({ paused: true }), `${queue.name} is paused`)}
@@ -169,6 +183,54 @@ function Next({ queue }: { queue: Queue }) {
   return (
     <Panel title="What runs next, and why" note={queue.settings.aging_ms === 0 ? "first come, first served" : "waiting earns priority"}>
       <Ageing jobs={jobs} agingMs={queue.settings.aging_ms ?? 10_000} />
+    </Panel>
+  );
+}
+
+const PAST_MINUTES = 120;
+
+function Past({ name }: { name: string }) {
+  const stats = useStats(PAST_MINUTES, name);
+  const its = stats.data ? summarize(stats.data) : null;
+  return (
+    <>
+      <Throughput stats={stats.data} minutes={PAST_MINUTES} />
+      {its && its.wait !== null ? (
+        <Panel title="How long jobs waited and ran" note="last 2 hours">
+          <dl className="facts">
+            <dt>Waited</dt><dd><Percentiles of={its.wait} /></dd>
+            <dt>Ran</dt><dd><Percentiles of={its.run} /></dd>
+            {(stats.data?.[0]?.types ?? []).map((type) => (
+              <div className="facts-row" key={type.job_type}><dt className="clip">{type.job_type}</dt><dd><Percentiles of={type.run_ms} /></dd></div>
+            ))}
+          </dl>
+        </Panel>
+      ) : null}
+    </>
+  );
+}
+
+const BULKS_SHOWN = 5;
+
+function BulkActions({ queue }: { queue: string }) {
+  const bulks = useBulks(queue);
+  const { act } = useAct();
+  if (!bulks.data || bulks.data.length === 0) return null;
+  return (
+    <Panel title="Bulk actions">
+      <ul className="stack">
+        {bulks.data.slice(0, BULKS_SHOWN).map((bulk) => (
+          <li key={bulk.id} className="stack tight bulk">
+            <div className="row apart">
+              <span><strong>{bulk.action}</strong> <span className="faint">{bulk.state}, <Ago at={bulk.finished_at ?? bulk.started_at} /></span></span>
+              {bulk.state === "running" ? (
+                <Button small look="danger" icon="stop" onClick={() => void act(() => send("POST", path`/bulk/${bulk.id}/stop`), "It is stopped")}>Stop</Button>
+              ) : null}
+            </div>
+            <BulkProgress bulk={bulk} />
+          </li>
+        ))}
+      </ul>
     </Panel>
   );
 }

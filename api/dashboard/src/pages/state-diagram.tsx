@@ -1,3 +1,5 @@
+import { useEffect, useRef } from "react";
+
 import type { Job, State } from "@/api/types";
 
 interface Node {
@@ -46,8 +48,14 @@ export function StateDiagram({ job }: { job: Job }) {
   const seen = visited(job);
   const shown = job.state === "blocked" ? [{ state: "blocked" as const, x: 6, y: 148 }, ...NODES] : NODES;
   const words = [...seen].join(", ");
+  const box = useRef<HTMLDivElement>(null);
+  const far = (NODES.find((node) => node.state === job.state)?.x ?? 0) > WIDTH * 2;
+  useEffect(() => {
+    // On a narrow screen the state that it is in has to be seen first.
+    if (box.current && far) box.current.scrollLeft = box.current.scrollWidth;
+  }, [far]);
   return (
-    <div className="diagram">
+    <div className="diagram" ref={box}>
       <svg viewBox="0 0 516 202" role="img" aria-label={`The job is ${job.state}. It has been: ${words}.`}>
         <defs>
           {["on", "off"].map((name) => (

@@ -3,7 +3,7 @@ import { Link } from "react-router";
 
 import { ApiError } from "@/api/client";
 import { submitJob, type Submission } from "@/api/jobs";
-import type { Job, Published } from "@/api/types";
+import type { Job, JsonSchema } from "@/api/types";
 import { useAct } from "@/lib/actions";
 import { randomId } from "@/lib/id";
 import { problemOf } from "@/lib/raw";
@@ -17,8 +17,8 @@ import { SchemaField } from "./schema-field";
 import { EMPTY, optionsOf, SubmitOptions, type OptionTexts } from "./submit-options";
 
 /** A form drawn from the schema that workers publish. */
-export function SubmitForm({ name, published }: { name: string; published: Published }) {
-  const fields = fieldsOf(published.schema);
+export function SubmitForm({ name, schema, queue }: { name: string; schema?: JsonSchema; queue?: string }) {
+  const fields = fieldsOf(schema);
   const [way, setWay] = useState<"form" | "json">(fields === null ? "json" : "form");
   const [texts, setTexts] = useState<Record<string, string | undefined>>({});
   const [json, setJson] = useState("{}");
@@ -56,7 +56,7 @@ export function SubmitForm({ name, published }: { name: string; published: Publi
     setBusy(true);
     setError(null);
     try {
-      const wanted: Submission = { job_type: name, payload, queue: published.queue, ...parsed };
+      const wanted: Submission = { job_type: name, payload, queue, ...parsed };
       setStored(await submitJob(wanted, key));
       setKey(randomId());
       await refresh();

@@ -1,6 +1,6 @@
 import { Link, useSearchParams } from "react-router";
 
-import { useJobTypes, useQueues, useWorkers } from "@/api/queries";
+import { useJobTypes, useQueues } from "@/api/queries";
 import { compact, count, duration } from "@/lib/format";
 import { useTitle } from "@/lib/title";
 import { to } from "@/lib/to";
@@ -11,13 +11,11 @@ export function Types() {
   useTitle("Job types");
   const types = useJobTypes();
   const queues = useQueues();
-  const workers = useWorkers();
   const [params, setParams] = useSearchParams();
   const text = params.get("q") ?? "";
   if (!types.data) return types.error ? <Trouble error={types.error} again={() => void types.refetch()} /> : <Panel><Skeleton lines={6} /></Panel>;
-  const shown = types.data.filter((type) => `${type.job_type} ${type.published.description ?? ""}`.toLowerCase().includes(text.toLowerCase()));
+  const shown = types.data.filter((type) => `${type.job_type} ${type.description ?? ""}`.toLowerCase().includes(text.toLowerCase()));
   const waiting = (name: string) => (queues.data ?? []).flatMap((queue) => queue.types).filter((line) => line.job_type === name).reduce((sum, line) => sum + line.waiting, 0);
-  const running = (name: string) => (workers.data ?? []).filter((worker) => worker.job_types.includes(name)).length;
   return (
     <>
       <div className="page-head"><h1>Job types</h1><span className="muted">{count(types.data.length)} that workers have published</span></div>
@@ -32,17 +30,17 @@ export function Types() {
           <Panel bare>
             <div className="table-box">
               <table className="table">
-                <thead><tr><th>Job type</th><th>Queue</th><th className="right">Waiting</th><th className="right">Workers</th><th className="right">Attempts</th><th className="right">Timeout</th><th><span className="hidden-text">Submit</span></th></tr></thead>
+                <thead><tr><th>Job type</th><th>Queue</th><th className="right">Waiting</th><th className="right">Workers</th><th className="right" title="95 % waited no longer, in the last 10 minutes">Wait, p95</th><th className="right" title="95 % ran no longer, in the last 10 minutes">Run, p95</th><th><span className="hidden-text">Submit</span></th></tr></thead>
                 <tbody>
-                  {shown.map(({ job_type, published }) => (
-                    <tr key={job_type} className="linked">
-                      <td><Link to={to.type(job_type)} className="name break">{job_type}</Link>{published.description ? <div className="faint">{String(published.description)}</div> : null}</td>
-                      <td>{published.queue ? <Link to={to.queue(String(published.queue))} className="tag">{String(published.queue)}</Link> : "–"}</td>
-                      <td className="right">{compact(waiting(job_type))}</td>
-                      <td className="right">{running(job_type) === 0 ? <Tag tone="warn">none</Tag> : running(job_type)}</td>
-                      <td className="right muted">{published.max_attempts ?? "–"}</td>
-                      <td className="right muted nowrap">{typeof published.timeout === "number" ? duration(published.timeout * 1000) : "–"}</td>
-                      <td className="right"><ButtonLink to={to.type(job_type)} small icon="plus">Submit</ButtonLink></td>
+                  {shown.map((type) => (
+                    <tr key={type.job_type} className="linked">
+                      <td><Link to={to.type(type.job_type)} className="name break">{type.job_type}</Link>{type.description ? <div className="faint">{type.description}</div> : null}</td>
+                      <td>{type.queue ? <Link to={to.queue(type.queue)} className="tag">{type.queue}</Link> : "–"}</td>
+                      <td className="right">{waiting(type.job_type) === 0 ? <span className="zero">0</span> : compact(waiting(type.job_type))}</td>
+                      <td className="right">{type.workers === 0 ? <Tag tone="warn">none</Tag> : type.workers}</td>
+                      <td className="right muted nowrap">{type.wait_ms === null ? "–" : duration(type.wait_ms.p95)}</td>
+                      <td className="right muted nowrap">{type.run_ms === null ? "–" : duration(type.run_ms.p95)}</td>
+                      <td className="right"><ButtonLink to={to.type(type.job_type)} small icon="plus">Submit</ButtonLink></td>
                     </tr>
                   ))}
                 </tbody>

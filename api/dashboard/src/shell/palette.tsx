@@ -12,16 +12,17 @@ import { Icon, StateIcon, type IconName } from "@/ui/icons";
 const PAGES: readonly (readonly [string, string, IconName])[] = [
   ["Overview", to.overview, "overview"],
   ["Jobs", to.jobs(), "jobs"],
+  ["Errors", to.errors, "errors"],
   ["Workers", to.workers, "workers"],
   ["Job types", to.types, "types"],
-  ["Redis", to.server, "server"],
+  ["Redis and doctor", to.server, "server"],
 ];
 
 const JOB_ID = /^[a-z0-9][a-z0-9._-]*:[0-9A-HJKMNP-TV-Z]{26}$/i;
 
-export function Palette({ open, onClose }: { open: boolean; onClose: () => void }) {
+export function Palette({ onClose }: { onClose: () => void }) {
   return (
-    <Dialog.Root open={open} onOpenChange={(next) => !next && onClose()}>
+    <Dialog.Root open onOpenChange={(next) => !next && onClose()}>
       <Dialog.Portal>
         <div className="veil" />
         <Dialog.Content className="dialog palette" aria-describedby={undefined}>
@@ -48,7 +49,7 @@ function Choices({ onClose }: { onClose: () => void }) {
   };
   const id = text.trim();
   return (
-    <Command label="Go to" loop>
+    <Command label="Go to" loop filter={fits}>
       <div className="palette-input">
         <Icon name="search" />
         <Command.Input value={text} onValueChange={setText} placeholder="A job id, a queue, a job type, a page" />
@@ -106,6 +107,17 @@ function Choices({ onClose }: { onClose: () => void }) {
       </Command.List>
     </Command>
   );
+}
+
+/** How well a choice fits what was typed: whole and from its beginning best. Letters far apart are no match. */
+export function fits(value: string, typed: string): number {
+  const name = value.toLowerCase();
+  const words = typed.toLowerCase().trim().split(/\s+/);
+  if (!words.every((word) => name.includes(word))) return 0;
+  const [first = ""] = words;
+  const at = name.indexOf(first);
+  if (name.split(" ").includes(first)) return 1;
+  return at === 0 || name[at - 1] === " " ? 0.8 : 0.4;
 }
 
 function isDark(): boolean {

@@ -9,9 +9,10 @@ import { base } from "@/api/client";
 const PAGES: readonly (readonly [string, IconName, string])[] = [
   [to.overview, "overview", "Overview"],
   [to.jobs(), "jobs", "Jobs"],
+  [to.errors, "errors", "Errors"],
   [to.workers, "workers", "Workers"],
   [to.types, "types", "Job types"],
-  [to.server, "server", "Redis"],
+  [to.server, "server", "Redis and doctor"],
 ];
 
 const SHOWN = 12;

@@ -58,7 +58,7 @@ export function Shell() {
           </Drawer.Content>
         </Drawer.Portal>
       </Drawer.Root>
-      <Palette open={palette} onClose={() => setPalette(false)} />
+      {palette ? <Palette onClose={() => setPalette(false)} /> : null}
       <Help open={help} onClose={() => setHelp(false)} />
       <KeyDialog />
     </div>

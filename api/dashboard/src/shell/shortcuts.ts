@@ -5,12 +5,12 @@ import { live } from "@/lib/settings";
 import { to } from "@/lib/to";
 
 const PAGES: Record<string, string> = {
-  o: to.overview, j: to.jobs(), w: to.workers, t: to.types, r: to.server,
+  o: to.overview, j: to.jobs(), e: to.errors, w: to.workers, t: to.types, r: to.server,
 };
 
 export const KEYS: readonly (readonly [string, string])[] = [
   ["Ctrl K or /", "go to a job, queue or page"],
-  ["g o · g j · g w · g t · g r", "overview, jobs, workers, job types, Redis"],
+  ["g o · g j · g e · g w · g t · g r", "overview, jobs, errors, workers, job types, Redis"],
   ["p", "pause what renews itself, or go on"],
   ["j · k", "next and previous job of a list"],
   ["Enter", "open the job"],
