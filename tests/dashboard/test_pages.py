@@ -28,6 +28,8 @@ PAGES = {
     "types": "/ui/types",
     "type": "/ui/types/greet",
     "server": "/ui/server",
+    "keys": "/ui/keys",
+    "audit": "/ui/audit",
     "missing": "/ui/nothing",
 }
 

@@ -48,6 +48,8 @@ export function makeRouter() {
               { path: "/ui/types", lazy: async () => ({ Component: (await import("@/pages/types")).Types }) },
               { path: "/ui/types/:name", lazy: async () => ({ Component: (await import("@/pages/type")).TypePage }) },
               { path: "/ui/server", lazy: async () => ({ Component: (await import("@/pages/server")).Server }) },
+              { path: "/ui/keys", lazy: async () => ({ Component: (await import("@/pages/keys")).Keys }) },
+              { path: "/ui/audit", lazy: async () => ({ Component: (await import("@/pages/audit")).Audit }) },
               { path: "*", element: <Missing /> },
             ],
           },

@@ -15,6 +15,8 @@ export interface paths {
          * List Jobs
          * @description A page of jobs without payloads: waiting ones next first, ended ones newest first. A page does
          *     bounded work however many jobs there are.
+         *
+         *     Scope: `read`.
          */
         get: operations["list_jobs_jobs_get"];
         put?: never;
@@ -22,6 +24,8 @@ export interface paths {
          * Submit Job
          * @description Stores a job and answers once it is stored: 201, or 200 with the job that this
          *     `Idempotency-Key` has made before.
+         *
+         *     Scope: `submit`.
          */
         post: operations["submit_job_jobs_post"];
         delete?: never;
@@ -44,6 +48,8 @@ export interface paths {
          * @description Stores up to 1,000 jobs, each for itself; answers what became of each, in the order given. The
          *     answer is 200 also if jobs were refused: look at `refused`. Where one asks for `durable` and the server
          *     cannot promise it, nothing is stored.
+         *
+         *     Scope: `submit`.
          */
         post: operations["submit_batch_jobs_batch_post"];
         delete?: never;
@@ -62,6 +68,8 @@ export interface paths {
         /**
          * Show Job
          * @description All that is kept of a job, with its history and log. An ended job may have left only a stub.
+         *
+         *     Scope: `read`.
          */
         get: operations["show_job_jobs__job_id__get"];
         put?: never;
@@ -70,6 +78,8 @@ export interface paths {
          * Delete Job
          * @description Deletes an ended job with its result and history. For `dedup_seconds` a stub stays, so that a late
          *     repeat of its submission makes no second job. One that has not ended is refused (409 `wrong_state`).
+         *
+         *     Scope: `operate`.
          */
         delete: operations["delete_job_jobs__job_id__delete"];
         options?: never;
@@ -78,6 +88,8 @@ export interface paths {
          * Edit Job
          * @description Changes the priority of a waiting job, or when it may run. One that has started meanwhile is refused
          *     and left as it is (409 `wrong_state`).
+         *
+         *     Scope: `operate`.
          */
         patch: operations["edit_job_jobs__job_id__patch"];
         trace?: never;
@@ -92,6 +104,8 @@ export interface paths {
         /**
          * Job Result
          * @description How the job ended: 200 with its state, and `result` or `error`. While it has not ended: 202.
+         *
+         *     Scope: `read`.
          */
         get: operations["job_result_jobs__job_id__result_get"];
         put?: never;
@@ -115,6 +129,8 @@ export interface paths {
          * Cancel Job
          * @description Cancels a waiting job; asks a running one to stop (`cancel_requested`). A cancelled job stays so;
          *     one that ended otherwise is refused.
+         *
+         *     Scope: `operate`.
          */
         post: operations["cancel_job_jobs__job_id__cancel_post"];
         delete?: never;
@@ -135,6 +151,8 @@ export interface paths {
         /**
          * Retry Job
          * @description Puts a failed job back in line, with its failures, crashes and losses forgotten.
+         *
+         *     Scope: `operate`.
          */
         post: operations["retry_job_jobs__job_id__retry_post"];
         delete?: never;
@@ -154,6 +172,8 @@ export interface paths {
          * Job Position
          * @description Why the job waits: its place over all lines, what keeps it there, and when it is likely to start. Of a
          *     job that no longer waits the reason says so.
+         *
+         *     Scope: `read`.
          */
         get: operations["job_position_jobs__job_id__position_get"];
         put?: never;
@@ -175,6 +195,8 @@ export interface paths {
          * List Errors
          * @description Failures by kind: how often, since when, of which type, and a job to look at. Kept at the moment of
          *     the failure, so that a look costs nothing. A page is 20 queues.
+         *
+         *     Scope: `read`.
          */
         get: operations["list_errors_errors_get"];
         put?: never;
@@ -196,6 +218,8 @@ export interface paths {
          * Show Error
          * @description One kind of failure, and the jobs whose last failure is of it, the latest first. `unknown` stands
          *     for jobs that failed under a version that knew no kinds. To retry them all: `POST /bulk`.
+         *
+         *     Scope: `read`.
          */
         get: operations["show_error_errors__fingerprint__get"];
         put?: never;
@@ -218,6 +242,8 @@ export interface paths {
         /**
          * Preview Bulk
          * @description Counts the jobs that a bulk action would be about, and changes nothing.
+         *
+         *     Scope: `operate`.
          */
         post: operations["preview_bulk_bulk_preview_post"];
         delete?: never;
@@ -236,6 +262,8 @@ export interface paths {
         /**
          * List Bulks
          * @description Bulk actions of a queue: those under way, and the last 100 that ended.
+         *
+         *     Scope: `read`.
          */
         get: operations["list_bulks_bulk_get"];
         put?: never;
@@ -243,6 +271,8 @@ export interface paths {
          * Start Bulk
          * @description Starts a bulk action: 200 if it is done within a second, else 202; it goes on in small pages, also if
          *     this process ends. `GET /bulk/{id}` shows how far it is.
+         *
+         *     Scope: `operate`.
          */
         post: operations["start_bulk_bulk_post"];
         delete?: never;
@@ -261,6 +291,8 @@ export interface paths {
         /**
          * Show Bulk
          * @description How a bulk action stands. Kept for seven days from its end, the last 100 of a queue.
+         *
+         *     Scope: `read`.
          */
         get: operations["show_bulk_bulk__bulk_id__get"];
         put?: never;
@@ -284,6 +316,8 @@ export interface paths {
          * Stop Bulk
          * @description Ends a bulk action where it is: the page that is under way is still done. One that has ended stays as
          *     it is.
+         *
+         *     Scope: `operate`.
          */
         post: operations["stop_bulk_bulk__bulk_id__stop_post"];
         delete?: never;
@@ -308,6 +342,8 @@ export interface paths {
          *
          *     Send a heartbeat every third of `lease_seconds`, and report each run as it ends. A client that hangs up
          *     while it waits takes nothing.
+         *
+         *     Scope: `work`.
          */
         post: operations["claim_jobs_leases_post"];
         delete?: never;
@@ -331,6 +367,8 @@ export interface paths {
          *
          *     A run past its timeout is not renewed: it is ended as failed and named in `timed_out`. 410 `lease_lost`:
          *     the lease ran out before this came; stop all its runs and claim anew.
+         *
+         *     Scope: `work`.
          */
         post: operations["renew_lease_leases__lease_id__heartbeat_post"];
         delete?: never;
@@ -352,6 +390,8 @@ export interface paths {
          * Report Results
          * @description Records how runs ended, up to 100, each for itself; the answer is 200 also if some are refused: look at
          *     `refused`. May be sent again after a lost answer, also when the lease is over by then.
+         *
+         *     Scope: `work`.
          */
         post: operations["report_results_leases__lease_id__results_post"];
         delete?: never;
@@ -373,6 +413,8 @@ export interface paths {
          * Report Progress
          * @description Notes how far runs are and lines for their logs, each run for itself. Does not renew the lease. Lines
          *     that were stored already are passed over, so it may be sent again.
+         *
+         *     Scope: `work`.
          */
         post: operations["report_progress_leases__lease_id__progress_post"];
         delete?: never;
@@ -395,6 +437,8 @@ export interface paths {
          * Hand Back Lease
          * @description Ends the lease and hands all of its jobs back to their old places in line, burning nothing; those that
          *     were asked to stop end as cancelled. What a worker sends when it is stopped.
+         *
+         *     Scope: `work`.
          */
         delete: operations["hand_back_lease_leases__lease_id__delete"];
         options?: never;
@@ -412,6 +456,8 @@ export interface paths {
         /**
          * List Queues
          * @description Every queue, with its jobs counted by state and its waiting lines.
+         *
+         *     Scope: `read`.
          */
         get: operations["list_queues_queues_get"];
         put?: never;
@@ -432,6 +478,8 @@ export interface paths {
         /**
          * Show Queue
          * @description One queue. It exists from its first job or setting on.
+         *
+         *     Scope: `read`.
          */
         get: operations["show_queue_queues__queue__get"];
         put?: never;
@@ -443,6 +491,8 @@ export interface paths {
          * Change Queue
          * @description Changes settings; pauses and resumes. `null` clears a setting. A queue that is not there yet is
          *     made.
+         *
+         *     Scope: `operate`.
          */
         patch: operations["change_queue_queues__queue__patch"];
         trace?: never;
@@ -457,6 +507,8 @@ export interface paths {
         /**
          * List Workers
          * @description Workers that were seen lately.
+         *
+         *     Scope: `read`.
          */
         get: operations["list_workers_workers_get"];
         put?: never;
@@ -478,6 +530,8 @@ export interface paths {
          * List Job Types
          * @description Job types that workers have published: what they take, who runs them, and how long they wait and
          *     run.
+         *
+         *     Scope: `read`.
          */
         get: operations["list_job_types_job_types_get"];
         put?: never;
@@ -500,6 +554,8 @@ export interface paths {
          * @description What becomes of jobs, as it happens. `state` tells which jobs are now in a state, `progress` and
          *     `log` which have something to say, `cancelling` which were asked to stop. `reset` says that something
          *     cannot be told: read anew what you show. Goes on after `Last-Event-ID` without a gap or a repeat.
+         *
+         *     Scope: `read`.
          */
         get: operations["stream_events_events_get"];
         put?: never;
@@ -521,6 +577,8 @@ export interface paths {
          * Stream Job Events
          * @description What becomes of one job: `job` as it is now (without payload and result), then each `state`, its
          *     `progress` and the lines of its `log`, until it has ended.
+         *
+         *     Scope: `read`.
          */
         get: operations["stream_job_events_jobs__job_id__events_get"];
         put?: never;
@@ -543,6 +601,8 @@ export interface paths {
          * @description What happened in the last minutes: counts, rates, and how long jobs waited and ran, by type and over
          *     time; what waits now, and since when. Without `queue` the first 50 by name; `left_out` counts the
          *     rest.
+         *
+         *     Scope: `read`.
          */
         get: operations["show_statistics_stats_get"];
         put?: never;
@@ -563,6 +623,8 @@ export interface paths {
         /**
          * Show Metrics
          * @description Figures for Prometheus. Answers also while Redis is away: then `taskq_redis_up` is 0.
+         *
+         *     Scope: `read`.
          */
         get: operations["show_metrics_metrics_get"];
         put?: never;
@@ -586,6 +648,8 @@ export interface paths {
          * Purge Queue
          * @description Takes jobs out of a queue, a bounded number a request: waiting ones are cancelled with the reason
          *     `purged`, ended ones deleted. Running ones are left alone.
+         *
+         *     Scope: `operate`.
          */
         post: operations["purge_queue_queues__queue__purge_post"];
         delete?: never;
@@ -607,6 +671,8 @@ export interface paths {
          * Retry Failed
          * @description Puts all failed jobs of this moment back in line, as a bulk action: 200 if it is done within a second,
          *     else 202.
+         *
+         *     Scope: `operate`.
          */
         post: operations["retry_failed_queues__queue__retry_failed_post"];
         delete?: never;
@@ -628,6 +694,8 @@ export interface paths {
          * Quiet Worker
          * @description Asks a worker to claim nothing more and to finish what it has; its state is `quiet` then. It concerns
          *     all processes of the same `taskq worker`, until that ends.
+         *
+         *     Scope: `operate`.
          */
         post: operations["quiet_worker_workers__worker_id__quiet_post"];
         delete?: never;
@@ -650,6 +718,8 @@ export interface paths {
          * @description Asks a worker to end as SIGTERM does: it claims nothing more, finishes what it can within the grace and
          *     hands the rest back. It concerns all processes of the same `taskq worker`; whatever started that may start
          *     another.
+         *
+         *     Scope: `operate`.
          */
         post: operations["stop_worker_workers__worker_id__stop_post"];
         delete?: never;
@@ -670,8 +740,84 @@ export interface paths {
          * @description Checks that the server is set up right and that every job stands where its state says, queue by queue,
          *     for some seconds a page. A queue that is too large for a page is said to be so: `taskq doctor` looks at
          *     all of it, and `taskq doctor --fix` puts right what it finds.
+         *
+         *     Scope: `read`.
          */
         get: operations["doctor_doctor_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/keys": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Keys
+         * @description Every stored key and what it may do; secrets are not kept anywhere.
+         *
+         *     Scope: `admin`.
+         */
+        get: operations["list_keys_keys_get"];
+        put?: never;
+        /**
+         * Create Key
+         * @description Makes a key and answers its `token`, this once. From the first key on, an API that was open asks
+         *     for one.
+         *
+         *     Scope: `admin`.
+         */
+        post: operations["create_key_keys_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/keys/{key_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke Key
+         * @description Revokes a key: this process refuses it at once, others within five seconds.
+         *
+         *     Scope: `admin`.
+         */
+        delete: operations["revoke_key_keys__key_id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List Audit
+         * @description What was done to jobs, queues and keys, over REST and on the command line, newest first. The last
+         *     10,000 entries are kept.
+         *
+         *     Scope: `admin`.
+         */
+        get: operations["list_audit_audit_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -735,6 +881,71 @@ export interface components {
              * @description as they stood before they heard it
              */
             workers: components["schemas"]["Worker"][];
+        };
+        /**
+         * AuditEntry
+         * @description What somebody did.
+         */
+        AuditEntry: {
+            /**
+             * Id
+             * @description place in the trail
+             */
+            id: string;
+            /**
+             * At
+             * Format: date-time
+             * @description when, by Redis's clock
+             */
+            at: string | null;
+            /**
+             * Who
+             * @description key:<id>, env:<n>, open or cli:<user>@<host>
+             */
+            who: string;
+            /**
+             * Name
+             * @description of the key
+             */
+            name: string;
+            /**
+             * What
+             * @description a verb, such as job.cancel
+             */
+            what: string;
+            /**
+             * Target
+             * @description the job, queue or key
+             */
+            target: string;
+            /**
+             * Parameters
+             * @description what was asked, without payloads
+             */
+            parameters: {
+                [key: string]: unknown;
+            };
+            /**
+             * Outcome
+             * @description ok, or the code of the error
+             */
+            outcome: string;
+        };
+        /**
+         * AuditPage
+         * @description A page of the audit trail.
+         */
+        AuditPage: {
+            /**
+             * Entries
+             * @description newest first
+             */
+            entries: components["schemas"]["AuditEntry"][];
+            /**
+             * Next Cursor
+             * @description give it as `cursor` to go on; null at the end
+             */
+            next_cursor: string | null;
         };
         /**
          * BatchAnswer
@@ -1622,7 +1833,8 @@ export interface components {
             fingerprint: string | null;
             /**
              * Payload
-             * @description as submitted; null once dropped (see keep_payload)
+             * @description as submitted; null once dropped (see keep_payload). Left out, as is the result, where the key has not the scope `payload`
+             * @default null
              */
             payload: unknown;
             /**
@@ -1634,6 +1846,7 @@ export interface components {
             /**
              * Result
              * @description what the handler returned
+             * @default null
              */
             result: unknown;
             /**
@@ -2008,6 +2221,119 @@ export interface components {
             job_types: components["schemas"]["JobType"][];
         };
         /**
+         * Key
+         * @description An API key, without its secret.
+         */
+        Key: {
+            /**
+             * Id
+             * @description the part of it that may be shown
+             */
+            id: string;
+            /**
+             * Name
+             * @description who or what uses it
+             */
+            name: string;
+            /**
+             * Scopes
+             * @description what it may do
+             */
+            scopes: components["schemas"]["Scope"][];
+            /**
+             * Queues
+             * @description queues that it may use; null: all
+             */
+            queues: string[] | null;
+            /**
+             * Job Types
+             * @description job types that it may use; null: all
+             */
+            job_types: string[] | null;
+            /**
+             * Rate
+             * @description requests at most; null: no limit
+             */
+            rate: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             * @description when it was made
+             */
+            created_at: string | null;
+            /**
+             * Expires At
+             * Format: date-time
+             * @description when it ends; null: never
+             */
+            expires_at: string | null;
+            /**
+             * Used At
+             * Format: date-time
+             * @description when it was last used, to about a minute
+             */
+            used_at: string | null;
+        };
+        /**
+         * KeyList
+         * @description Every stored key; those of TASKQ_API_KEYS are not among them.
+         */
+        KeyList: {
+            /**
+             * Keys
+             * @description oldest first, expired ones too
+             */
+            keys: components["schemas"]["Key"][];
+        };
+        /**
+         * KeyRequest
+         * @description A key to make.
+         * @example {
+         *       "expires": 2592000,
+         *       "name": "ci",
+         *       "scopes": [
+         *         "submit",
+         *         "read"
+         *       ]
+         *     }
+         */
+        KeyRequest: {
+            /**
+             * Name
+             * @description who or what will use it
+             */
+            name: string;
+            /**
+             * Scopes
+             * @description what it may do: submit, read, payload, work, operate, admin
+             */
+            scopes: string[];
+            /**
+             * Expires
+             * @description seconds from now until it ends. Default: never
+             * @default null
+             */
+            expires: number | null;
+            /**
+             * Queues
+             * @description only these queues; for all else it is as if they were not there. Default all
+             * @default null
+             */
+            queues: string[] | null;
+            /**
+             * Job Types
+             * @description only jobs of these types; the same. Default all
+             * @default null
+             */
+            job_types: string[] | null;
+            /**
+             * Rate
+             * @description requests at most, over all API processes, such as 100/s, 600/m or 5000/h: so many at once, refilled evenly. Default: no limit
+             * @default null
+             */
+            rate: string | null;
+        };
+        /**
          * Latency
          * @description Percentiles in milliseconds, from a histogram of half octaves: right to within a fifth.
          */
@@ -2263,6 +2589,65 @@ export interface components {
              * @description the text
              */
             line: string;
+        };
+        /**
+         * NewKey
+         * @description A key that was just made, with its secret: it cannot be had again.
+         */
+        NewKey: {
+            /**
+             * Id
+             * @description the part of it that may be shown
+             */
+            id: string;
+            /**
+             * Name
+             * @description who or what uses it
+             */
+            name: string;
+            /**
+             * Scopes
+             * @description what it may do
+             */
+            scopes: components["schemas"]["Scope"][];
+            /**
+             * Queues
+             * @description queues that it may use; null: all
+             */
+            queues: string[] | null;
+            /**
+             * Job Types
+             * @description job types that it may use; null: all
+             */
+            job_types: string[] | null;
+            /**
+             * Rate
+             * @description requests at most; null: no limit
+             */
+            rate: string | null;
+            /**
+             * Created At
+             * Format: date-time
+             * @description when it was made
+             */
+            created_at: string | null;
+            /**
+             * Expires At
+             * Format: date-time
+             * @description when it ends; null: never
+             */
+            expires_at: string | null;
+            /**
+             * Used At
+             * Format: date-time
+             * @description when it was last used, to about a minute
+             */
+            used_at: string | null;
+            /**
+             * Token
+             * @description what to send as `Authorization: Bearer <token>`
+             */
+            token: string;
         };
         /**
          * Point
@@ -2972,6 +3357,27 @@ export interface components {
             per_second: number | null;
         };
         /**
+         * RevokedKey
+         * @description A key that was revoked: refused everywhere within five seconds.
+         */
+        RevokedKey: {
+            /**
+             * Id
+             * @description the key
+             */
+            id: string;
+            /**
+             * Name
+             * @description who or what used it
+             */
+            name: string;
+            /**
+             * Revoked
+             * @description true
+             */
+            revoked: boolean;
+        };
+        /**
          * RunOutcome
          * @description What became of one report. The same report again is answered the same.
          */
@@ -3097,6 +3503,12 @@ export interface components {
              */
             reason: string | null;
         };
+        /**
+         * Scope
+         * @description What a key may do. None of them includes another.
+         * @enum {string}
+         */
+        Scope: "submit" | "read" | "payload" | "work" | "operate" | "admin";
         /**
          * State
          * @description What a job is, as stored in its hash and answered everywhere.
@@ -3366,7 +3778,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3377,6 +3789,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3460,7 +3881,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3505,7 +3926,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `queue_full`: The queue is full */
+            /** @description `queue_full`: The queue is full; `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -3577,7 +3998,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3606,6 +4027,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3662,7 +4092,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3673,6 +4103,15 @@ export interface operations {
             };
             /** @description `job_not_found`: There is no such job */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3730,7 +4169,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3759,6 +4198,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3828,7 +4276,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3875,6 +4323,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -3943,7 +4400,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -3972,6 +4429,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4028,7 +4494,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4048,6 +4514,15 @@ export interface operations {
             };
             /** @description `wrong_state`: The job's state does not allow this */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4104,7 +4579,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4124,6 +4599,15 @@ export interface operations {
             };
             /** @description `wrong_state`: The job's state does not allow this; `unique_held`: A live job holds the unique key */
             409: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4180,7 +4664,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4191,6 +4675,15 @@ export interface operations {
             };
             /** @description `job_not_found`: There is no such job */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4250,7 +4743,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4261,6 +4754,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4327,7 +4829,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4347,6 +4849,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4414,7 +4925,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4452,6 +4963,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4509,7 +5029,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4520,6 +5040,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4603,7 +5132,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4657,7 +5186,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `queue_full`: The queue is full */
+            /** @description `queue_full`: The queue is full; `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -4715,7 +5244,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4726,6 +5255,15 @@ export interface operations {
             };
             /** @description `bulk_not_found`: There is no such bulk action */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4782,7 +5320,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4793,6 +5331,15 @@ export interface operations {
             };
             /** @description `bulk_not_found`: There is no such bulk action */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4863,7 +5410,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4910,6 +5457,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -4966,7 +5522,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -4986,6 +5542,15 @@ export interface operations {
             };
             /** @description `lease_lost`: The lease has run out or was handed back */
             410: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5055,7 +5620,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5093,6 +5658,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5162,7 +5736,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5200,6 +5774,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5256,7 +5839,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5267,6 +5850,15 @@ export interface operations {
             };
             /** @description `lease_not_found`: There is no such lease */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5321,7 +5913,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5332,6 +5924,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5388,7 +5989,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5408,6 +6009,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5477,7 +6087,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5506,6 +6116,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5560,7 +6179,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5571,6 +6190,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5625,7 +6253,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5636,6 +6264,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5698,7 +6335,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5718,6 +6355,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5784,7 +6430,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5804,6 +6450,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5863,7 +6518,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -5883,6 +6538,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5937,8 +6601,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -5990,7 +6663,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6028,6 +6701,15 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6113,7 +6795,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6167,7 +6849,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `queue_full`: The queue is full */
+            /** @description `queue_full`: The queue is full; `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
             429: {
                 headers: {
                     [name: string]: unknown;
@@ -6225,7 +6907,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6236,6 +6918,15 @@ export interface operations {
             };
             /** @description `worker_not_found`: There is no such live worker */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6292,7 +6983,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6303,6 +6994,15 @@ export interface operations {
             };
             /** @description `worker_not_found`: There is no such live worker */
             404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6364,7 +7064,7 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
                 headers: {
                     [name: string]: unknown;
@@ -6384,6 +7084,349 @@ export interface operations {
             };
             /** @description `invalid`: A value was refused */
             422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_keys_keys_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Every stored key; those of TASKQ_API_KEYS are not among them. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["KeyList"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    create_key_keys_post: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["KeyRequest"];
+            };
+        };
+        responses: {
+            /** @description A key that was just made, with its secret: it cannot be had again. */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NewKey"];
+                };
+            };
+            /** @description `invalid_json`: The body is not JSON */
+            400: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `payload_too_large`: The body or payload is too large */
+            413: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `unsupported_media_type`: Bodies must be application/json */
+            415: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused; `invalid_payload`: A payload is not JSON that all read alike, or does not fit its job type */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_out_of_memory`: Redis is full and takes no new work; `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revoke_key_keys__key_id__delete: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                key_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A key that was revoked: refused everywhere within five seconds. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RevokedKey"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `key_not_found`: There is no such API key */
+            404: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    list_audit_audit_get: {
+        parameters: {
+            query?: {
+                /** @description entries at most */
+                limit?: number;
+                /** @description `next_cursor` of the page before */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the audit trail. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6438,8 +7481,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };
@@ -6476,8 +7528,17 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
-            /** @description `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
                 headers: {
                     [name: string]: unknown;
                 };

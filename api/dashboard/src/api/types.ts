@@ -72,3 +72,6 @@ export interface JsonSchema {
   minimum?: number;
   maximum?: number;
 }
+
+export type Key = Schemas["Key"];
+export type AuditEntry = Schemas["AuditEntry"];

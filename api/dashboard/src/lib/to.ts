@@ -13,4 +13,6 @@ export const to = {
   types: "/ui/types",
   type: (name: string) => `/ui/types/${encodeURIComponent(name)}`,
   server: "/ui/server",
+  keys: "/ui/keys",
+  audit: "/ui/audit",
 };

@@ -16,6 +16,8 @@ const PAGES: readonly (readonly [string, string, IconName])[] = [
   ["Workers", to.workers, "workers"],
   ["Job types", to.types, "types"],
   ["Redis and doctor", to.server, "server"],
+  ["API keys", to.keys, "keys"],
+  ["Audit trail", to.audit, "audit"],
 ];
 
 const JOB_ID = /^[a-z0-9][a-z0-9._-]*:[0-9A-HJKMNP-TV-Z]{26}$/i;

@@ -13,6 +13,8 @@ const PAGES: readonly (readonly [string, IconName, string])[] = [
   [to.workers, "workers", "Workers"],
   [to.types, "types", "Job types"],
   [to.server, "server", "Redis and doctor"],
+  [to.keys, "keys", "Keys"],
+  [to.audit, "audit", "Audit"],
 ];
 
 const SHOWN = 12;
