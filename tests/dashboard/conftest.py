@@ -34,7 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             )
 
 
-@pytest.fixture(scope="session")
+# Not for the session: the driver keeps an event loop running, under which other modules' tests cannot run.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     assert CHROMIUM is not None
     with sync_api.sync_playwright() as playwright:

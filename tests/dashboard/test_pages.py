@@ -111,7 +111,9 @@ def test_a_narrow_screen_has_the_pages_in_a_menu(visit: Any) -> None:
 
 def test_the_palette_goes_anywhere(visit: Any, paths: dict[str, str]) -> None:
     page = visit("/")
+    settled(page)
     page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Go to")).to_be_focused()
     page.keyboard.type("paged")
     expect(page.get_by_role("option", name="paged")).to_have_attribute("aria-selected", "true")
     page.keyboard.press("Enter")

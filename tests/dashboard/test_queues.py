@@ -24,6 +24,7 @@ def test_pause_and_resume_and_why_it_waits_in_two_clicks(visit: Any, shop: Shop)
     page.get_by_role("link", name=re.compile("Queue calm is paused")).click()
     expect(page.get_by_text("1 job waits until it is resumed")).to_be_visible()
     page.get_by_role("list").get_by_role("link", name="greet").click()
+    expect(page.locator(".page-head .state")).to_have_text("queued")
     expect(page.locator(".notice")).to_contain_text("Its queue calm is paused")
 
     page.goto(f"{shop.url}/ui/queues/calm")

@@ -4,7 +4,7 @@ import { Link, useParams } from "react-router";
 
 import { path, send } from "@/api/client";
 import { listJobs } from "@/api/jobs";
-import { CALM_MS, useBulks, usePoll, useQueue, useReady, useStats, useWorkers } from "@/api/queries";
+import { CALM_MS, useBulks, usePoll, useQueue, useStats, useWorkers } from "@/api/queries";
 import { summarize } from "@/api/stats";
 import type { Line, Queue, State } from "@/api/types";
 import { useAct } from "@/lib/actions";
@@ -31,10 +31,9 @@ export function QueuePage() {
   useTitle(`Queue ${name}`);
   const queue = useQueue(name);
   const workers = useWorkers();
-  const ready = useReady();
   if (!queue.data) return queue.error ? <Trouble error={queue.error} again={() => void queue.refetch()} /> : <Panel><Skeleton lines={8} /></Panel>;
   const its = queue.data;
-  const found = workers.data ? findings({ ready: ready.data, queues: [its], workers: workers.data }) : [];
+  const found = workers.data ? findings({ queues: [its], workers: workers.data }) : [];
   const serving = (workers.data ?? []).filter((worker) => worker.queues.includes(name));
   return (
     <>
