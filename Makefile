@@ -1,17 +1,18 @@
 # Needs Python >= 3.11 and make. Another interpreter: make PYTHON=python3.13 venv
 PYTHON ?= python3
 BIN := .venv/bin
+NPM := cd api/dashboard && npm
 RUN_READY := .venv/.ready-run
 DEV_READY := .venv/.ready-dev
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 SOURCES := taskq api/taskq_api worker/taskq_worker tests
 
 .DEFAULT_GOAL := help
-.PHONY: help venv run test faults check bench chaos format clean
+.PHONY: help venv run test faults check bench chaos dashboard dashboard-check browser format clean
 .PHONY: up down ps logs scale-worker clean-data test-deploy
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 venv: $(DEV_READY) ## create .venv with everything (redone when pyproject.toml changes)
 
@@ -19,8 +20,8 @@ venv: $(DEV_READY) ## create .venv with everything (redone when pyproject.toml c
 run: $(RUN_READY) ## start Valkey, the API, a worker and the janitor (ARGS="--port 9000")
 	@$(BIN)/taskq dev $(ARGS)
 
-test: $(DEV_READY) ## run the tests (ARGS="-k name"); the fault scenarios apart
-	$(BIN)/python -m pytest -n 2 --ignore=tests/faults --ignore=tests/deploy/engine $(ARGS)
+test: $(DEV_READY) ## run the tests (ARGS="-k name"); the fault scenarios and the browser apart
+	$(BIN)/python -m pytest -n 2 --ignore=tests/faults --ignore=tests/dashboard --ignore=tests/deploy/engine $(ARGS)
 
 faults: $(DEV_READY) ## kill, cut off and break everything, and count what was lost
 	$(BIN)/python -m pytest -n 2 tests/faults $(ARGS)
@@ -37,6 +38,21 @@ bench: $(DEV_READY) ## measure (ARGS passes options)
 chaos: $(DEV_READY) ## long fault scenarios, then everything at once (ARGS="--seed 7")
 	$(BIN)/python -m pytest -n 2 -m slow_fault tests/faults
 	PYTHONPATH=tests $(BIN)/python -m support.chaos $(ARGS)
+
+dashboard: $(DEV_READY) ## check, test and build the dashboard (needs Node 20.19 or newer)
+	$(NPM) ci --no-progress --silent
+	env -i PATH="$$PATH" $(BIN)/python api/dashboard/openapi.py > api/dashboard/openapi.json
+	$(NPM) run --silent types
+	$(NPM) run --silent check
+	$(NPM) test --silent
+	$(NPM) run --silent build
+
+dashboard-check: dashboard ## the same, and fail if what is committed is not what the sources make
+	git diff --exit-code --stat -- api/taskq_api/static api/dashboard/src/api/schema.d.ts
+	@test -z "$$(git status --porcelain -- api/taskq_api/static)" || { git status --short api/taskq_api/static; exit 1; }
+
+browser: $(DEV_READY) ## use the dashboard in a headless Chromium, against a real server and worker
+	$(BIN)/python -m pytest tests/dashboard $(ARGS)
 
 format: $(DEV_READY) ## format and fix what can be fixed
 	$(BIN)/ruff check --fix-only .

@@ -24,6 +24,7 @@ from taskq_api.limits import BodyLimit, SecurityHeaders, is_loopback
 from taskq_api.metrics import RequestMetrics
 from taskq_api.routes import (
     bulk,
+    dashboard,
     events,
     failures,
     health,
@@ -134,8 +135,10 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
         keys,
         health,
         pages,
+        dashboard,
     ):
         app.include_router(module.router)
+    dashboard.mount_assets(app)
     # The one that is added last sees a request first.
     app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
     app.add_middleware(Door, settings=settings)

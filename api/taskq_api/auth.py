@@ -20,15 +20,17 @@ from taskq_api.keyring import KeyRing
 from taskq_api.limits import SameOrigin, is_loopback
 from taskq_api.tries import FailedTries, peer_of
 
-OPEN_PATHS = frozenset({"/health", "/ready"})
-"""What probes ask for; never needs a key."""
+OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready"})
+"""What probes ask for, and the door of the dashboard; never needs a key."""
+_PAGES = ("/ui/", "/assets/")
 BLIND_PATHS = frozenset({"/metrics"})
 """What answers, without what is stored, on what was last known of keys while Redis is away."""
 
 
 def is_open(path: str) -> bool:
-    """Whether a path needs no key."""
-    return path in OPEN_PATHS
+    """Whether a path needs no key: probes, and the files of the dashboard, which are the same for
+    everybody."""
+    return path in OPEN_PATHS or path.startswith(_PAGES)
 
 
 def listed_keys(settings: Settings) -> tuple[str, ...]:

@@ -23,8 +23,8 @@ _HEADERS = [
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
-    (b"cache-control", b"no-store"),
 ]
+_NO_STORE = (b"cache-control", b"no-store")
 _STRICT = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _FOR_DOCS = (
     b"content-security-policy",
@@ -33,6 +33,20 @@ _FOR_DOCS = (
     b"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
 )
 DOCS_PATH = "/docs"
+_FOR_DASHBOARD = (
+    b"content-security-policy",
+    # No script and no style but from our files, and no text that becomes code by any other way.
+    b"default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; connect-src 'self'; "
+    b"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    b"require-trusted-types-for 'script'",
+)
+
+
+def _policy(path: str) -> tuple[bytes, bytes]:
+    """What a browser may load for an answer at this path."""
+    if path == DOCS_PATH:
+        return _FOR_DOCS
+    return _FOR_DASHBOARD if path == "/" or path.startswith("/ui/") else _STRICT
 
 
 class SecurityHeaders:
@@ -45,11 +59,14 @@ class SecurityHeaders:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        extra = [*_HEADERS, _FOR_DOCS if scope["path"] == DOCS_PATH else _STRICT]
+        extra = [*_HEADERS, _policy(scope["path"])]
 
         async def adding(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *extra]
+                headers = [*message["headers"], *extra]
+                if not any(name == b"cache-control" for name, _ in message["headers"]):
+                    headers.append(_NO_STORE)
+                message["headers"] = headers
             await send(message)
 
         await self.app(scope, receive, adding)

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from taskq.errors import TaskqError, Unavailable
 from taskq.server import check_server
 from taskq.store import AsyncStore, translate
-from taskq_api.access import needs, public
+from taskq_api.access import public
 from taskq_api.deps import services
 from taskq_api.docs import answers
 from taskq_api.errors import problem
@@ -64,11 +64,3 @@ async def _look(store: AsyncStore) -> Response:
 
 def _not_ready(reasons: list[str]) -> Response:
     return problem("not_ready", "; ".join(reasons), headers={"Retry-After": "2"}, reasons=reasons)
-
-
-@router.get("/", include_in_schema=False)
-@needs()
-async def root() -> Response:
-    return json_response(
-        encode({"name": "taskq", "version": VERSION, "docs": "/docs", "openapi": "/openapi.json"})
-    )

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from taskq.calls import SETTINGS
 from taskq_api.schemas.fields import Timestamp
+from taskq_api.schemas.stats import Latency
 
 
 class Line(BaseModel):
@@ -130,15 +131,6 @@ class WorkerList(BaseModel):
     """Workers that were seen lately."""
 
     workers: list[Worker] = Field(description="in the order of their last sight")
-
-
-class Latency(BaseModel):
-    """Percentiles in ms, read from a histogram: off by a fifth at most."""
-
-    count: int = Field(description="runs")
-    p50: float = Field(description="half of them took no longer, ms")
-    p95: float = Field(description="95 of 100 took no longer, ms")
-    p99: float = Field(description="99 of 100 took no longer, ms")
 
 
 class JobType(BaseModel):
