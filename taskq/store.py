@@ -31,6 +31,11 @@ T = TypeVar("T")
 RETRY_CAP_SECONDS = 2.0
 RETRY_SECONDS = 5.0
 """How long a client tries again before it gives up with ``Unavailable``."""
+MOST_CALLS = 64
+"""Calls of one async client that are under way at once. More gain nothing, as the server runs one at a
+time, and would each open a connection; the others wait in order."""
+ROOM_SECONDS = 10.0
+"""How long a call waits for its turn among them, before it gives up with ``Unavailable``."""
 
 _BY_WORD = {
     "LOADING": "loading",
@@ -212,6 +217,7 @@ class AsyncStore:
         self.retry_seconds = retry_seconds
         self.errors: Counter[str] = Counter()
         """Calls that failed, by the reason of ``Unavailable`` (``error``: another one), tries included."""
+        self._room = asyncio.Semaphore(MOST_CALLS)
         self._known_queues: set[str] = set()
 
     @classmethod
@@ -227,6 +233,7 @@ class AsyncStore:
 
     async def once(self, call: Call[T]) -> T:
         """Sends a call once; redis-py's errors pass through."""
+        await self._enter()
         try:
             try:
                 reply = await _cancellable(self._execute(*_evalsha(call)))
@@ -236,7 +243,24 @@ class AsyncStore:
         except (redis.RedisError, OSError) as error:
             self._count(error)
             raise
+        finally:
+            self._room.release()
         return call.parse(reply)
+
+    async def _enter(self) -> None:
+        """Takes a place among the calls under way. Raises ``Unavailable`` where none becomes free in time."""
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        try:
+            async with asyncio.timeout(ROOM_SECONDS):
+                await self._room.acquire()
+        except TimeoutError:
+            self.errors["timeout"] += 1
+            raise Unavailable(
+                f"{MOST_CALLS} calls wait for Redis already, and none was answered in time",
+                reason="timeout",
+            ) from None
 
     def _count(self, error: Exception) -> None:
         failure = translate(error)
@@ -274,11 +298,14 @@ class AsyncStore:
             pipe = self.redis.pipeline(transaction=False)
             for command in commands:
                 pipe.execute_command(*command)
+            await self._enter()
             try:
                 return list(await _cancellable(pipe.execute(raise_on_error=False)))
             except (redis.RedisError, OSError) as error:
                 self._count(error)
                 raise
+            finally:
+                self._room.release()
 
         return await self.retrying(action)
 

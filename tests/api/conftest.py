@@ -120,6 +120,13 @@ class Process:
         self.popen.terminate()
         return self.popen.wait(20)
 
+    def close(self) -> None:
+        """Ends it at once, where it has not ended."""
+        self.popen.kill()
+        self.popen.wait(20)
+        assert self.popen.stderr is not None
+        self.popen.stderr.close()
+
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-c", "from taskq.cli import main; main()", "api", *arguments]
@@ -148,6 +155,12 @@ def _command() -> Callable[..., list[str]]:
     return command
 
 
+@pytest.fixture(scope="session")
+def start_process() -> Callable[..., Process]:
+    """Starts ``taskq api`` for longer than a test; whoever calls it ends it by ``close``."""
+    return start
+
+
 @pytest.fixture
 def start_api() -> Iterator[Callable[..., Process]]:
     """Starts ``taskq api`` with arguments, on a free port, and ends it with the test."""
@@ -159,10 +172,7 @@ def start_api() -> Iterator[Callable[..., Process]]:
 
     yield starting
     for process in started:
-        process.popen.kill()
-        process.popen.wait(20)
-        assert process.popen.stderr is not None
-        process.popen.stderr.close()
+        process.close()
 
 
 def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
