@@ -101,7 +101,8 @@ def make_spec(
     base = _NO_DEFAULTS if defaults is None else defaults
     queue = check_queue(base.queue if options.queue is None else options.queue)
     delay = _ms(options.delay, "delay")
-    run_at = None if options.run_at is None else run_at_ms(options.run_at)
+    # Also one before 1970 is no more than past.
+    run_at = None if options.run_at is None else max(0, run_at_ms(options.run_at))
     expires = _ms(options.expires, "expires")
     timeout = _ms(options.timeout, "timeout")
     result_ttl = _ms(options.result_ttl, "result_ttl")

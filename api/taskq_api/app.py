@@ -18,7 +18,7 @@ from taskq_api import errors
 from taskq_api.access import check_scope, guarded
 from taskq_api.auth import Door, check_bind, listed_keys
 from taskq_api.deps import Services
-from taskq_api.docs import show_scopes
+from taskq_api.docs import describe_names, show_scopes
 from taskq_api.hub import Hub
 from taskq_api.limits import BodyLimit, SecurityHeaders, is_loopback
 from taskq_api.metrics import RequestMetrics
@@ -85,6 +85,7 @@ class Api(FastAPI):
         document = super().openapi()
         if not made:
             _drop_foreign_errors(document)
+            describe_names(document)
             parts = document.setdefault("components", {})
             parts["schemas"] = components()
             show_scopes(document, self.routers)

@@ -12,6 +12,7 @@ from taskq.apikeys import Scope
 from taskq_api.access import ANY_KEY, PUBLIC, needed
 from taskq_api.errors import CODES, PROBLEM
 from taskq_api.schemas import Problem, reference
+from taskq_api.schemas.fields import KEY, NAME, QUEUE
 
 _EVERYWHERE = (
     "unauthorized",
@@ -90,3 +91,23 @@ def api_routes(routers: Iterable[APIRouter]) -> list[APIRoute]:
     """Every route of these, without what a router holds besides."""
     every = (route for router in routers for route in router.routes)
     return [route for route in every if isinstance(route, APIRoute)]
+
+
+_PATTERNS = {"queue": QUEUE, "job_type": NAME, "Idempotency-Key": KEY}
+
+
+def describe_names(document: dict[str, Any]) -> None:
+    """Tells how names and keys are formed in every parameter that is one; the routes check them."""
+    for methods in document["paths"].values():
+        for operation in methods.values():
+            for parameter in operation.get("parameters", ()):
+                if pattern := _PATTERNS.get(parameter["name"]):
+                    _form(parameter["schema"], pattern)
+
+
+def _form(schema: dict[str, Any], pattern: str) -> None:
+    for part in (schema, *schema.get("anyOf", ())):
+        if part.get("type") == "string":
+            part["pattern"] = pattern
+        elif "items" in part:
+            _form(part["items"], pattern)

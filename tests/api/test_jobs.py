@@ -90,7 +90,8 @@ class TestSubmit:
         assert stored["eligible_at"] == job["eligible_at"]
 
     async def test_of_a_time_in_the_past_is_due_at_once(self, api: Any) -> None:
-        assert (await api.submit(run_at="1999-01-01T00:00:00Z"))["state"] == "queued"
+        for past in ("1999-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "0001-01-01T00:00:00+23:59"):
+            assert (await api.submit(run_at=past))["state"] == "queued"
 
     async def test_null_is_the_same_as_nothing(self, api: Any) -> None:
         job = await api.submit(priority=None, queue=None, delay=None, run_at=None, timeout=None)
@@ -136,7 +137,6 @@ class TestSubmit:
             ({"run_at": "2099-13-01T00:00:00Z"}, "run_at"),
             ({"run_at": "2099-01-01T00:00:00+99:00"}, "run_at"),
             ({"run_at": "9999-12-31T23:59:59Z"}, "run_at"),
-            ({"run_at": "0001-01-01T00:00:00+23:59"}, "run_at"),
             ({"run_at": 1750000000}, "run_at"),
             ({"run_at": "٢٠٩٩-01-01T00:00:00Z"}, "run_at"),
             ({"expires": 0}, "expires"),

@@ -60,13 +60,13 @@ async def _answer_queue(request: Request, queue: str) -> Response:
 @router.patch(
     "/queues/{queue}",
     tags=["queues"],
-    responses=answers({200: Queue}, *BODY, *REDIS),
+    responses=answers({200: Queue}, *BODY, "queue_not_found", *REDIS),
     openapi_extra=body(QueueChanges),
 )
 @needs(Scope.OPERATE)
 async def change_queue(request: Request, queue: str) -> Response:
     """Changes settings; pauses and resumes. `null` clears a setting. A queue that is not there yet is
-    made."""
+    made, unless nothing is to be changed."""
     its = services(request)
     access_of(request).check_whole_queue(check_queue(queue))
     changes = parse(QueueChanges, await read_json(request)).model_dump(exclude_unset=True)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from taskq.calls import MAX_ITEMS
 from taskq.ordering import PRIORITY_MAX, PRIORITY_MIN
 from taskq.submission import SubmitOptions
-from taskq_api.schemas.fields import NAME, QUEUE, SECONDS_MAX, Seconds
+from taskq_api.schemas.fields import KEY, NAME, QUEUE, SECONDS_MAX, Seconds
 
 _RFC3339 = re.compile(
     r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d{1,9})?([Zz]|[+-]\d\d:\d\d)", re.ASCII
@@ -98,6 +98,7 @@ class JobRequest(BaseModel):
         default=None,
         min_length=1,
         max_length=200,
+        json_schema_extra={"pattern": KEY},
         description="while a job with this key waits or runs in the queue, another is refused (409 "
         "unique_held). No braces or control characters. Default none",
     )
@@ -133,6 +134,7 @@ class BatchItem(JobRequest):
         default=None,
         min_length=1,
         max_length=200,
+        json_schema_extra={"pattern": KEY},
         description="as the header Idempotency-Key of a single submission",
     )
 

@@ -8,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from taskq.ordering import PRIORITY_MAX, PRIORITY_MIN
 from taskq.selection import MAX_IDS
 from taskq.states import State
-from taskq_api.schemas.fields import JOB_ID, NAME, QUEUE, Seconds, Timestamp
+from taskq_api.schemas.fields import JOB_ID, JOB_ID_FORM, NAME, QUEUE, Seconds, Timestamp
 from taskq_api.schemas.jobs import JobRow
 from taskq_api.schemas.requests import point_in_time
 
@@ -160,7 +160,9 @@ class BulkFilter(BaseModel):
         default=None, description="only what ended (or was submitted) earlier. Default: until now"
     )
     ids: Annotated[list[str] | None, Field(min_length=1, max_length=MAX_IDS)] = Field(
-        default=None, description=f"only these jobs, all of one queue: 1 to {MAX_IDS}. Default: all"
+        default=None,
+        description=f"only these jobs, all of one queue: 1 to {MAX_IDS}. Default: all",
+        json_schema_extra={"items": {"type": "string", "pattern": JOB_ID_FORM}},
     )
 
 
