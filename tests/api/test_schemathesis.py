@@ -28,6 +28,8 @@ from taskq.model import JobSpec
 from taskq.settings import load_settings
 from taskq_api.app import create_app
 
+KEY = "a-key-of-the-settings-for-tests"
+HEADERS = {"authorization": f"Bearer {KEY}"}
 EXAMPLES = 12
 """Requests of each kind to one operation."""
 WAIT_SECONDS = 0.05
@@ -43,8 +45,9 @@ PIECEWISE = {
 RULES = (
     "name a queue, or ids",
     "name something to change",
-    "delay and run_at",
+    "give delay or run_at, not both",
     "all ids must be of one queue",
+    "a key of scope admin could make itself another",
     "run_at must be a whole number",  # of ms until 2109
 )
 """What is refused although each field is as its schema says: rules between fields, and one of dates."""
@@ -67,7 +70,10 @@ def place(
     folder = tmp_path_factory.mktemp("schemathesis")
     # One that can promise what is asked for as `durable`.
     with EmbeddedServer(folder, persistent=True, appendfsync="always") as server:
-        process = start_process("--redis-url", server.url)
+        with pytest.MonkeyPatch.context() as patch:
+            # One key that may do all, so that those made on the way close no door.
+            patch.setenv("TASKQ_API_KEYS", KEY)
+            process = start_process("--redis-url", server.url)
         try:
             yield process.url, server
         finally:
@@ -77,7 +83,7 @@ def place(
 @pytest.fixture(scope="module")
 def schema(place: tuple[str, EmbeddedServer]) -> Schema:
     """The document as that process shows it."""
-    return schemathesis.openapi.from_url(f"{place[0]}/openapi.json")
+    return schemathesis.openapi.from_url(f"{place[0]}/openapi.json", headers=HEADERS)
 
 
 @pytest.fixture
@@ -87,11 +93,12 @@ def known(place: tuple[str, EmbeddedServer]) -> dict[str, list[str]]:
     with redis.Redis.from_url(server.url) as client:
         client.flushall()
     jobs = _jobs(server.url)
-    with httpx.Client(base_url=url) as http:
+    with httpx.Client(base_url=url, headers=HEADERS) as http:
         poll = {"job_types": ["leased"], "max": 1}
         lease = http.post("/leases", json=poll).json()
         about = {"queue": "default", "job_type": "none"}
         started = http.post("/bulk", json={"action": "cancel", "filter": about})
+        key = http.post("/keys", json={"name": "ci", "scopes": ["read"]}).json()
         errors = http.get("/errors").json()["errors"]
         return {
             "job_id": [*jobs, lease["jobs"][0]["id"]],
@@ -99,6 +106,7 @@ def known(place: tuple[str, EmbeddedServer]) -> dict[str, list[str]]:
             "lease_id": [lease["id"]],
             "bulk_id": [started.json()["id"]],
             "fingerprint": [error["fingerprint"] for error in errors],
+            "key_id": [key["id"]],
             "worker_id": ["w1"],
         }
 
@@ -169,7 +177,7 @@ def test_answers_as_the_document_says(
             _be_sensible(case)
         _shorten(case.query)
         _shorten(case.body)
-        answer = case.call()
+        answer = case.call(headers=HEADERS)
         case.validate_response(answer, excluded_checks=_beside_the_point(name, answer))
 
     try:

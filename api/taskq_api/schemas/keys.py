@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from taskq.apikeys import MAX_NAMES, Scope
-from taskq_api.schemas.fields import SECONDS_MAX, Timestamp
+from taskq_api.schemas.fields import KEY, NAME, QUEUE, RATE, SECONDS_MAX, Timestamp
 
 
 class KeyRequest(BaseModel):
@@ -19,9 +19,15 @@ class KeyRequest(BaseModel):
         },
     )
 
-    name: str = Field(min_length=1, max_length=200, description="who or what will use it")
+    name: str = Field(
+        min_length=1,
+        max_length=200,
+        description="who or what will use it. No braces or control characters",
+        json_schema_extra={"pattern": KEY},
+    )
     scopes: Annotated[list[str], Field(min_length=1, max_length=len(Scope))] = Field(
-        description=f"what it may do: {', '.join(Scope)}"
+        description=f"what it may do: {', '.join(Scope)}",
+        json_schema_extra={"items": {"type": "string", "enum": [str(scope) for scope in Scope]}},
     )
     expires: Annotated[float | None, Field(gt=0, le=SECONDS_MAX, allow_inf_nan=False)] = Field(
         default=None, description="seconds from now until it ends. Default: never"
@@ -29,13 +35,17 @@ class KeyRequest(BaseModel):
     queues: Annotated[list[str], Field(max_length=MAX_NAMES)] | None = Field(
         default=None,
         description="only these queues; for all else it is as if they were not there. Default all",
+        json_schema_extra={"items": {"type": "string", "pattern": QUEUE}},
     )
     job_types: Annotated[list[str], Field(max_length=MAX_NAMES)] | None = Field(
-        default=None, description="only jobs of these types; the same. Default all"
+        default=None,
+        description="only jobs of these types; the same. Default all",
+        json_schema_extra={"items": {"type": "string", "pattern": NAME}},
     )
     rate: str | None = Field(
         default=None,
         max_length=20,
+        json_schema_extra={"pattern": RATE},
         description="requests at most, over all API processes, such as 100/s, 600/m or 5000/h: so many "
         "at once, refilled evenly. Default: no limit",
     )

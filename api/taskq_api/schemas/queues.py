@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from taskq.calls import SETTINGS
-from taskq_api.schemas.fields import Timestamp
+from taskq_api.schemas.fields import NAME, Timestamp
 from taskq_api.schemas.stats import Latency
 
 
@@ -64,7 +64,9 @@ class _Pausing(BaseModel):
         default=None, description="hand out no job of this queue. Default false"
     )
     paused_types: Annotated[list[str], Field(max_length=1000)] | None = Field(
-        default=None, description="hand out no job of these types. Default: none"
+        default=None,
+        description="hand out no job of these types. Default: none",
+        json_schema_extra={"items": {"type": "string", "pattern": NAME}},
     )
     strict_types: bool | None = Field(
         default=None,
