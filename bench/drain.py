@@ -40,7 +40,7 @@ def measure(plan: Plan) -> Section:
     )
 
 
-def _rate(server: Rig, running: AbstractContextManager[None], jobs: int) -> float:
+def _rate(server: Rig, running: AbstractContextManager[object], jobs: int) -> float:
     server.empty()
     fill(server, jobs, payload=b"{}")  # no arguments
     done = keys().state(State.SUCCEEDED)

@@ -6,19 +6,13 @@ do not parse what they get, all in one process beside the API.
 """
 
 import asyncio
-import os
 import re
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from pathlib import Path
 
 import psutil
 
-from bench.process import ROOT
+from bench import process
 from bench.report import Figure, Plan, Section
 from bench.rig import QUEUE, Rig, Worker, keys, rig, spec
 from taskq import calls
@@ -59,12 +53,12 @@ class _Client(asyncio.Protocol):
 def measure(plan: Plan) -> Section:
     """Figures: percentiles of the delay, and what the streams cost the API's process."""
     seconds = plan.pick(30, 5)
-    with rig() as server, _api(server.url) as (port, process):
+    with rig() as server, process.api(server.url) as (port, served):
         server.wire.run(calls.enqueue(keys(), [spec()]))
         server.wire.command("SADD", Keys().queues, QUEUE)
-        cpu = psutil.Process(process.pid).cpu_times()
-        ages_ms, memory = asyncio.run(_stream(server, port, process.pid, seconds))
-        after = psutil.Process(process.pid).cpu_times()
+        cpu = psutil.Process(served.pid).cpu_times()
+        ages_ms, memory = asyncio.run(_stream(server, port, served.pid, seconds))
+        after = psutil.Process(served.pid).cpu_times()
     used = (after.user + after.system - cpu.user - cpu.system) / seconds
     ages_ms.sort()
     expected = STREAMS * CHANGES_PER_SECOND * seconds
@@ -123,29 +117,3 @@ class _Job:
                 self._held = self._worker.claim(1)
             case _:
                 self._worker.finish(self._held)
-
-
-@contextmanager
-def _api(url: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
-    """``taskq api`` on a free port; SIGTERM at the end."""
-    command = [str(Path(sys.executable).with_name("taskq")), "api", "--port", "0"]
-    environment = {n: v for n, v in os.environ.items() if not n.startswith("TASKQ_")}
-    process = subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment | {"TASKQ_REDIS_URL": url},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert process.stderr is not None
-        for line in process.stderr:
-            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+) ", line):
-                yield int(found[1]), process
-                return
-        raise RuntimeError("taskq api did not start")
-    finally:
-        process.terminate()
-        process.wait(30)
-        assert process.stderr is not None
-        process.stderr.close()

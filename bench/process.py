@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 import time
@@ -32,19 +33,46 @@ def worker(url: str) -> Iterator[None]:
 
 
 @contextmanager
-def module(name: str, url: str) -> Iterator[None]:
-    """``python -m bench.<name>``; SIGTERM at the end."""
-    with _running([sys.executable, "-m", f"bench.{name}", url], url):
-        yield
+def module(name: str, argument: str) -> Iterator[int]:
+    """``python -m bench.<name>``, and its pid; SIGTERM at the end. ``argument`` is the server's URL, where
+    it needs one."""
+    with _running([sys.executable, "-m", f"bench.{name}", argument], argument) as pid:
+        yield pid
 
 
 @contextmanager
-def _running(command: list[str], url: str) -> Iterator[None]:
+def api(url: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+    """``taskq api`` on a free port; SIGTERM at the end."""
+    command = [str(Path(sys.executable).with_name("taskq")), "api", "--port", "0"]
+    environment = _environment(url)
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if found := re.search(r"listening on http://127\.0\.0\.1:(\d+) ", line):
+                yield int(found[1]), process
+                return
+        raise RuntimeError("taskq api did not start")
+    finally:
+        process.terminate()
+        process.wait(30)
+        assert process.stderr is not None
+        process.stderr.close()
+
+
+def _environment(url: str) -> dict[str, str]:
     environment = {n: v for n, v in os.environ.items() if not n.startswith("TASKQ_")}
-    environment |= {"TASKQ_REDIS_URL": url, "TASKQ_LOG_LEVEL": "error"}
+    return environment | {"TASKQ_REDIS_URL": url}
+
+
+@contextmanager
+def _running(command: list[str], url: str) -> Iterator[int]:
+    environment = _environment(url) | {"TASKQ_LOG_LEVEL": "error"}
     process = subprocess.Popen(command, cwd=ROOT, env=environment)
     try:
-        yield
+        yield process.pid
         if process.poll() not in (None, 0):
             raise RuntimeError(f"{' '.join(command)} ended with code {process.returncode}")
     finally:

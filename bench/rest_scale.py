@@ -1,0 +1,260 @@
+"""The REST API over a full server: 1,000,000 jobs waiting, 1,000,000 succeeded and 200,000 failed in a queue.
+
+Twenty clients refresh every two seconds what a dashboard shows (a list, a job, the queues, a job's place in
+line, the failures by kind, the figures), while a worker drains the line. Blocks with and without the clients
+take turns in the same run; the line is filled up before each. A time is from before the request is written to
+the end of its answer, by bare sockets in a process beside the API. Commands are counted by the server over
+refreshes without a worker.
+
+The backlog is copied within the server from jobs that went through the scripts, so that 2,200,000 are there
+within a minute.
+"""
+
+import asyncio
+import itertools
+import json
+import random
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+
+import psutil
+
+from bench import process
+from bench.report import Figure, Plan, Section
+from bench.rig import QUEUE, CommandCounter, Rig, Worker, fill, keys, median, middle_half, rig, spec
+from taskq import calls, lua
+from taskq.keys import Keys
+from taskq.states import State
+
+CLIENTS = 20
+REFRESH_SECONDS = 2.0
+BUDGET_MS = 300.0
+WORKER_BUDGET = 95.0
+SERVER_BUDGET = 5.0
+KINDS = 20
+COUNTED = 40
+"""Refreshes whose commands are counted."""
+
+_COPY = """
+local prefix, set, model, score = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
+local fields = redis.call('HGETALL', prefix .. 'job:' .. model)
+local told = redis.call('LRANGE', prefix .. 'history:' .. model, 0, -1)
+local adds = {}
+for i = tonumber(ARGV[4]), tonumber(ARGV[5]) do
+  local id = string.sub(model, 1, 10) .. string.format('%016d', i)
+  redis.call('HSET', prefix .. 'job:' .. id, unpack(fields))
+  if #told > 0 then redis.call('RPUSH', prefix .. 'history:' .. id, unpack(told)) end
+  adds[#adds + 1] = string.format('%.17g', score + i / 4096)
+  adds[#adds + 1] = id
+end
+redis.call('ZADD', prefix .. set, unpack(adds))
+"""
+"""Copies of a job, by number, into the set in which it stands."""
+
+
+class Backlog:
+    """The jobs of the queue, and what their ids are."""
+
+    def __init__(self, server: Rig, jobs: int) -> None:
+        self._server = server
+        self._jobs = jobs
+        self._models: dict[str, tuple[str, float]] = {}
+        """By set: the job of which there are copies, and its score."""
+        self._copies: dict[str, list[str]] = {}
+        """By set: the ids of the latest copies."""
+        self._number = 0
+
+    @property
+    def line(self) -> str:
+        return f"{keys().prefix}ready:noop"
+
+    def build(self) -> None:
+        wire = self._server.wire
+        wire.command("SADD", Keys().queues, QUEUE)
+        wire.command("SCRIPT", "LOAD", lua.load("fail").body)
+        kept = {"succeeded_max": self._jobs, "succeeded_bytes": 10**12, "failed_bytes": 10**12}
+        wire.run(calls.configure(keys(), {**kept, "failed_max": self._jobs}))
+        fill(self._server, 1, payload=b"{}")
+        worker = Worker(self._server)
+        worker.finish(worker.claim(1))
+        self.copy("succeeded", self._jobs)
+        for kind in range(KINDS):
+            self._models["failed"] = self._fail(kind)
+            self.copy("failed", self._jobs // 5 // KINDS)
+        fill(self._server, 1, payload=b"{}")
+        self.fill_up()
+
+    def fill_up(self) -> None:
+        """As many wait again as in the beginning."""
+        self.copy("ready:noop", self._jobs - self.waiting())
+
+    def waiting(self) -> int:
+        return int(self._server.wire.command("ZCARD", self.line))
+
+    def job(self, name: str) -> str:
+        """Id of one of the latest copies in a set."""
+        return f"{QUEUE}:{random.choice(self._copies[name])}"
+
+    def copy(self, name: str, n: int) -> None:
+        """``n`` copies of the set's model: at first the job that stood last in it."""
+        wire, key = self._server.wire, keys().prefix + name
+        if name not in self._models:
+            model, score = wire.command("ZRANGE", key, -1, -1, "WITHSCORES")
+            self._models[name] = model.decode(), float(score)
+        model, score = self._models[name]
+        until = self._number + n
+        while self._number < until:
+            last = min(self._number + 1000, until) - 1
+            wire.command("EVAL", _COPY, 1, keys().prefix, name, model, score, self._number, last)
+            self._copies[name] = [f"{model[:10]}{i:016d}" for i in range(self._number, last + 1)]
+            self._number = last + 1
+
+    def _fail(self, kind: int) -> tuple[str, float]:
+        """A failed job whose failure is of a kind of its own, and its score."""
+        wire = self._server.wire
+        wire.run(calls.enqueue(keys(), [spec("breaks")]))
+        worker = Worker(self._server, ("breaks",))
+        (job,) = worker.claim(1)
+        error = {"type": f"Error{kind}", "message": "no such user", "traceback": "  line\n" * 40}
+        failure = calls.Failure(job.ulid, job.fence, json.dumps(error).encode(), 0, 1)
+        wire.run(calls.fail(keys(), worker.id, [failure]))
+        return job.ulid, float(wire.command("ZSCORE", keys().state(State.FAILED), job.ulid))
+
+
+class Client:
+    """A dashboard that somebody looks at: bare sockets, requests one after the other."""
+
+    LISTS = ("", "&state=queued", "&state=failed", "&state=succeeded&job_type=noop")
+
+    def __init__(self, backlog: Backlog, port: int, ms: dict[str, list[float]]) -> None:
+        self._backlog = backlog
+        self._port = port
+        self._ms = ms
+        self._turn = itertools.count()
+
+    async def run(self, delay: float, until: float) -> None:
+        """Refreshes every two seconds until then (``time.monotonic()``)."""
+        await asyncio.sleep(delay)
+        while time.monotonic() < until:
+            began = time.monotonic()
+            await self.refresh()
+            await asyncio.sleep(max(0.0, began + REFRESH_SECONDS - time.monotonic()))
+
+    async def refresh(self) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        try:
+            for name, path in self._paths():
+                began = time.perf_counter()
+                writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+                head = (await reader.readuntil(b"\r\n\r\n")).lower()
+                await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+                self._ms[name].append((time.perf_counter() - began) * 1000)
+                if b" 200 " not in head[:20]:
+                    raise RuntimeError(f"GET {path}: {head[:40]!r}")
+        finally:
+            writer.close()
+
+    def _paths(self) -> Iterator[tuple[str, str]]:
+        turn, job = next(self._turn), self._backlog.job
+        yield "list", f"/jobs?queue={QUEUE}{self.LISTS[turn % len(self.LISTS)]}"
+        # Those that succeeded first are being trimmed.
+        yield "detail", f"/jobs/{job('failed' if turn % 2 else 'ready:noop')}"
+        yield "queues", "/queues"
+        yield "position", f"/jobs/{job('ready:noop')}/position"
+        yield "errors", "/errors"
+        yield "stats", f"/stats?queue={QUEUE}"
+
+
+def measure(plan: Plan) -> Section:
+    """Figures: percentiles by route, the worker's rate with the clients in percent of that without, and the
+    commands of a refresh."""
+    jobs = plan.pick(1_000_000, 100_000)
+    ms: dict[str, list[float]] = defaultdict(list)
+    alone: list[float] = []
+    beside: list[float] = []
+    with rig() as server:
+        backlog = Backlog(server, jobs)
+        backlog.build()
+        with process.api(server.url) as (port, served):
+            clients = [Client(backlog, port, ms) for _ in range(CLIENTS)]
+            commands = asyncio.run(_count(server, psutil.Process(served.pid), clients))
+            ms.clear()
+            with process.worker(server.url):
+                backlog_began = backlog.waiting()
+                process.wait_for(lambda: backlog.waiting() < backlog_began, "the worker's start")
+                for number in range(plan.pick(9, 3)):
+                    # Which comes first takes turns too: what drifts hits both.
+                    blocks = [(alone, clients[:0]), (beside, clients)]
+                    for rates, readers in blocks if number % 2 else reversed(blocks):
+                        backlog.fill_up()
+                        rates.append(asyncio.run(_block(backlog, readers)))
+    figures = [
+        Figure(f"{name}, p{percent}", _percentile(values, percent), "ms", budget)
+        for name, values in ms.items()
+        for percent, budget in ((50, None), (99, BUDGET_MS))
+    ]
+    shares = [
+        100 * with_clients / without for with_clients, without in zip(beside, alone, strict=True)
+    ]
+    low, high = middle_half(shares)
+    note = f"half of the pairs {low:.0f} to {high:.0f}; alone {min(alone):,.0f} to {max(alone):,.0f} a second"
+    figures.append(
+        Figure("worker's rate with the clients", median(shares), "%", WORKER_BUDGET, True, note)
+    )
+    return Section(
+        "rest-scale",
+        f"{CLIENTS} clients over {jobs:,} waiting, {jobs:,} succeeded and {jobs // 5:,} failed jobs",
+        [*figures, *commands],
+    )
+
+
+async def _block(
+    backlog: Backlog, clients: list[Client], seconds: float = 2 * REFRESH_SECONDS
+) -> float:
+    """Jobs a second that the worker takes from the line meanwhile."""
+    began, before = time.monotonic(), backlog.waiting()
+    running = [
+        asyncio.create_task(client.run(i * REFRESH_SECONDS / CLIENTS, began + seconds))
+        for i, client in enumerate(clients)
+    ]
+    await asyncio.sleep(seconds)
+    rate = (before - backlog.waiting()) / (time.monotonic() - began)
+    await asyncio.gather(*running)
+    return rate
+
+
+async def _count(server: Rig, api: psutil.Process, clients: list[Client]) -> list[Figure]:
+    """What refreshes alone cost: commands, the longest of them, and the share of a core for all clients."""
+    refreshes_per_second = CLIENTS / REFRESH_SECONDS
+    spent, used = server.cpu_us(), api.cpu_times()
+    for client in clients * 3:
+        await client.refresh()
+    spent, after = server.cpu_us() - spent, api.cpu_times()
+    share = 100 * refreshes_per_second / (3 * CLIENTS)
+    server.wire.command("CONFIG", "SET", "slowlog-log-slower-than", "500")
+    counter = CommandCounter(server)
+    server.wire.command("SLOWLOG", "RESET")
+    with counter("refresh"):
+        for _ in range(COUNTED // CLIENTS):
+            for client in clients:
+                await client.refresh()
+    slow = [int(entry[2]) for entry in server.wire.command("SLOWLOG", "GET", "-1")]
+    server.wire.command("CONFIG", "SET", "slowlog-log-slower-than", "-1")
+    counted = counter.counts["refresh"]
+    note = ", ".join(f"{name} {n / COUNTED:.1f}" for name, n in counted.most_common())
+    return [
+        Figure("KEYS", counted["keys"], "calls", 0),
+        Figure("the longest command", max(slow, default=0) / 1000, "ms", 20),
+        Figure("server's CPU for the clients", share * spent / 1e6, "% of a core", SERVER_BUDGET),
+        Figure(
+            "API's CPU for the clients",
+            share * (after.user + after.system - used.user - used.system),
+            "% of a core",
+        ),
+        Figure("commands", counted.total() / COUNTED, "per refresh", note=note),
+    ]
+
+
+def _percentile(values: list[float], percent: int) -> float:
+    return sorted(values)[min(len(values) - 1, len(values) * percent // 100)]
