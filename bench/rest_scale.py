@@ -88,6 +88,8 @@ class Backlog:
     def fill_up(self) -> None:
         """As many wait again as in the beginning."""
         self.copy("ready:noop", self._jobs - self.waiting())
+        # An empty line leaves the index.
+        self._server.wire.command("SADD", keys().lines, "noop")
 
     def waiting(self) -> int:
         return int(self._server.wire.command("ZCARD", self.line))
@@ -221,6 +223,8 @@ async def _block(
     await asyncio.sleep(seconds)
     rate = (before - backlog.waiting()) / (time.monotonic() - began)
     await asyncio.gather(*running)
+    if rate <= 0:
+        raise RuntimeError("the worker stood still")
     return rate
 
 
