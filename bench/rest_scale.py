@@ -38,8 +38,12 @@ COUNTED = 40
 
 _COPY = """
 local prefix, set, model, score = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
-local fields = redis.call('HGETALL', prefix .. 'job:' .. model)
-local told = redis.call('LRANGE', prefix .. 'history:' .. model, 0, -1)
+-- The model itself may have run, or been trimmed, when more copies are made of it.
+for _, kind in ipairs({ 'job:', 'history:' }) do
+  redis.call('COPY', prefix .. kind .. model, prefix .. 'model:' .. kind .. set .. model)
+end
+local fields = redis.call('HGETALL', prefix .. 'model:job:' .. set .. model)
+local told = redis.call('LRANGE', prefix .. 'model:history:' .. set .. model, 0, -1)
 local adds = {}
 for i = tonumber(ARGV[4]), tonumber(ARGV[5]) do
   local id = string.sub(model, 1, 10) .. string.format('%016d', i)
