@@ -1,6 +1,7 @@
 """Answers that stay open: a client's events from where it left off, then as they come."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from typing import Any, TypeAlias
 
@@ -21,6 +22,8 @@ from taskq_api.sse import RETRY_MS, Filter, Message, frame, mark, messages, rese
 HEARTBEAT_SECONDS = 15.0
 STALL_SECONDS = 60.0
 """A client that takes nothing for so long is dropped."""
+CATCH_UP_SECONDS = 1.0
+"""How long an ended job's stream waits for the event of its end, which may be gone."""
 CHECK_SECONDS = 3.0
 """Between looks at whether the client may still read."""
 Check: TypeAlias = Callable[[], Awaitable[None]]
@@ -45,6 +48,8 @@ class EventStream(Response):
         self._since = since
         self._check = check
         self._refused = False
+        self._end_told = False
+        """Whether what was missed held the end of a job."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         client = self._hub.join(self._wanted)
@@ -99,6 +104,7 @@ class EventStream(Response):
             yield retry + b"\n"
             retry = b""
             async for message in self._missed(client, self._since):
+                self._end_told = self._end_told or message.event in TERMINAL
                 yield message.data
         # With the first bytes: whoever goes right after them can come back without a gap.
         yield retry + mark(str(client.position))
@@ -156,6 +162,9 @@ class JobStream(EventStream):
             self._lines = about["log"]
             yield frame("job", about)
         over = job is None or job.state in TERMINAL
+        if over and self._since is not None and not self._end_told:
+            async for chunk in self._catch_up(client):
+                yield chunk
         while not (over or client.ended):
             taken = await client.take(HEARTBEAT_SECONDS)
             async for chunk in self._told(taken):
@@ -165,6 +174,15 @@ class JobStream(EventStream):
                 yield mark(self._position())
         if over:
             yield mark(self._position(), end=True)
+
+    async def _catch_up(self, client: Client) -> AsyncIterator[bytes]:
+        """The end of a job, where the job tells of it before the reader of events has come to it."""
+        until = time.monotonic() + CATCH_UP_SECONDS
+        while not (self._end_told or client.ended) and time.monotonic() < until:
+            taken = await client.take(CATCH_UP_SECONDS)
+            self._end_told = any(message.event in TERMINAL for message in taken)
+            async for chunk in self._told(taken):
+                yield chunk
 
     async def _told(self, taken: list[Message]) -> AsyncIterator[bytes]:
         """States as they came; progress and log lines as they are now, once for all that was told of them."""

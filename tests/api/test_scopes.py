@@ -22,7 +22,7 @@ ROUTES = [
     for method in sorted(route.methods)
 ]
 PROTECTED = [route for route in ROUTES if route[2] in ALL_SCOPES]
-ASIDE = {"/openapi.json"}
+ASIDE = {"/assets", "/openapi.json"}
 """Routes outside the routers: behind the door like all, and the same for every key."""
 
 
