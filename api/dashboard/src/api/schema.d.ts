@@ -490,7 +490,7 @@ export interface paths {
         /**
          * Change Queue
          * @description Changes settings; pauses and resumes. `null` clears a setting. A queue that is not there yet is
-         *     made.
+         *     made, unless nothing is to be changed.
          *
          *     Scope: `operate`.
          */
@@ -2300,14 +2300,14 @@ export interface components {
         KeyRequest: {
             /**
              * Name
-             * @description who or what will use it
+             * @description who or what will use it. No braces or control characters
              */
             name: string;
             /**
              * Scopes
              * @description what it may do: submit, read, payload, work, operate, admin
              */
-            scopes: string[];
+            scopes: ("submit" | "read" | "payload" | "work" | "operate" | "admin")[];
             /**
              * Expires
              * @description seconds from now until it ends. Default: never
@@ -6089,6 +6089,15 @@ export interface operations {
             };
             /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `queue_not_found`: There is no such queue */
+            404: {
                 headers: {
                     [name: string]: unknown;
                 };
