@@ -74,10 +74,12 @@ def test_a_client_that_hangs_up_while_it_waits_takes_nothing(
             until(lambda: polls(raw) == 1, 5, "the poll waits")
         until(lambda: polls(raw) == 0, 5, "the poll is given up")
     job_id = submit(process)
-    time.sleep(0.3)  # what would have been taken would be taken by now
     job = job_of(process, job_id)
     assert (job["state"], job["attempts"]) == ("queued", 0)
     assert raw.keys("*lease*") == []
+    # A poll that was left behind would have been first.
+    with polling(process.port, wait=0) as client:
+        assert [j["attempt"] for j in read(client)["jobs"]] == [1]
 
 
 def test_a_client_that_hangs_up_while_redis_is_slow_takes_nothing(
@@ -87,7 +89,7 @@ def test_a_client_that_hangs_up_while_redis_is_slow_takes_nothing(
     job_id = submit(process)
     raw.execute_command("CLIENT", "PAUSE", 800, "ALL")
     with polling(process.port):
-        time.sleep(0.3)
+        time.sleep(0.3)  # how long the client stays: a paused server tells nothing to wait for
     until(lambda: job_of(process, job_id)["state"] == "queued", 5, "the job is back")
     until(lambda: not raw.exists("taskq:{default}:leases"), 5, "no lease is left")
     job = job_of(process, job_id)
@@ -134,7 +136,7 @@ def test_a_claim_of_a_killed_process_is_answered_by_another(
     job_id = submit(two)
     with polling(one.port, "k", wait=0.5):
         raw.execute_command("CLIENT", "PAUSE", 500, "ALL")
-        time.sleep(0.2)
+        time.sleep(0.2)  # a paused server tells nothing to wait for
         one.popen.kill()
         one.popen.wait(10)
     with polling(two.port, "k", wait=0) as client:
@@ -150,7 +152,8 @@ def test_a_poll_outlives_a_restart_of_redis(start_api: Start, tmp_path: Any) -> 
     with EmbeddedServer(data_dir=tmp_path) as server:
         process = start_api("--redis-url", server.url)
         with polling(process.port, wait=25) as client:
-            time.sleep(0.5)
+            with redis.Redis.from_url(server.url) as raw:
+                until(lambda: polls(raw) == 1, 5, "the poll waits")
             server.kill()
             server.start()
             until(

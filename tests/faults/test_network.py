@@ -11,9 +11,10 @@ import pytest
 from support.faults import LEASE, RECOVERY, Place, Process, last, until
 from support.network import Host, network, why_not
 
+WHY_NOT = why_not()
 pytestmark = [
     pytest.mark.beside,
-    pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
+    pytest.mark.skipif(WHY_NOT is not None, reason=WHY_NOT or ""),
 ]
 
 

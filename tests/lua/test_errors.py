@@ -116,7 +116,7 @@ def test_what_expired_and_what_was_lost_has_a_kind(bench: Bench) -> None:
     ("one", "other"),
     [
         ("no user 17", "no user 4711"),
-        ("cannot open '/tmp/a'", "cannot open '/var/b'"),
+        ("cannot open '/srv/a'", "cannot open '/var/b'"),
         ("job 01K2J7Q0V4T8Z3M6N9R1S5X7YB", "job 01K2J7Q0V4T8Z3M6N9R1S5X7YC"),
         ("at 0x7fe22c92a4d0", "at 0x7fe227e12fc0"),
         ("GET https://a.example/x?y=1 failed", "GET http://b.example failed"),

@@ -36,6 +36,18 @@ KEY_PARAMETER = {
 }
 
 
+STARTED = answers(
+    {202: Bulk, 200: Bulk},
+    "queue_not_found",
+    "idempotency_conflict",
+    "queue_full",
+    *BODY,
+    *REDIS,
+    headers={202: LOCATION, 200: LOCATION},
+)
+"""What a route that starts a bulk action answers."""
+
+
 @router.post(
     "/bulk/preview",
     responses=answers({200: BulkPreview}, "queue_not_found", *BODY, *REDIS),
@@ -55,15 +67,7 @@ async def preview_bulk(request: Request) -> Response:
 @router.post(
     "/bulk",
     status_code=202,
-    responses=answers(
-        {202: Bulk, 200: Bulk},
-        "queue_not_found",
-        "idempotency_conflict",
-        "queue_full",
-        *BODY,
-        *REDIS,
-        headers={202: LOCATION, 200: LOCATION},
-    ),
+    responses=STARTED,
     openapi_extra={**body(BulkRequest), "parameters": [KEY_PARAMETER]},
 )
 @needs(Scope.OPERATE)

@@ -15,10 +15,9 @@ from taskq_api.access import access_of, needs
 from taskq_api.deps import acting, known_parameters, parse, read_json, services
 from taskq_api.docs import BODY, REDIS, answers, body
 from taskq_api.render import encode, json_response
-from taskq_api.routes.bulk import KEY_PARAMETER, LOCATION, launch
+from taskq_api.routes.bulk import KEY_PARAMETER, STARTED, launch
 from taskq_api.schemas import (
     Asked,
-    Bulk,
     Findings,
     Purged,
     PurgeRequest,
@@ -62,15 +61,7 @@ async def purge_queue(request: Request, queue: str) -> Response:
     "/queues/{queue}/retry-failed",
     tags=["queues"],
     status_code=202,
-    responses=answers(
-        {202: Bulk, 200: Bulk},
-        "queue_not_found",
-        "idempotency_conflict",
-        "queue_full",
-        *BODY,
-        *REDIS,
-        headers={202: LOCATION, 200: LOCATION},
-    ),
+    responses=STARTED,
     openapi_extra={**body(RetryFailedRequest), "parameters": [KEY_PARAMETER]},
 )
 @needs(Scope.OPERATE)
