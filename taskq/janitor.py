@@ -38,26 +38,31 @@ class OutageWatch:
 
     def __init__(self, lease_seconds: float) -> None:
         self._lease = lease_seconds
-        self._failing_since: float | None = None
+        self._asking_since: float | None = None
         self._until = 0.0
         self._offset: float | None = None
 
-    def failed(self) -> None:
-        if self._failing_since is None:
-            self._failing_since = time.monotonic()
+    def asking(self) -> None:
+        """Call before each round: what no answer came to counts from here."""
+        if self._asking_since is None:
+            self._asking_since = time.monotonic()
 
     def answered(self, server_ms: float, uptime_seconds: int) -> None:
         """Call with the server's clock and age after each round that went through."""
         now = time.monotonic()
-        if self._failing_since is not None and now - self._failing_since > self._lease / 3:
+        if self._asking_since is not None and now - self._asking_since > self._lease / 3:
             self._until = now + self._lease
-        self._failing_since = None
+        self._asking_since = None
         offset = server_ms / 1000 - now
         if self._offset is not None and offset - self._offset > self._lease / 3:
             self._until = now + self._lease
         self._offset = offset
         if uptime_seconds < self._lease:
             self._until = max(self._until, now + 1)
+
+    def server_ms(self) -> int:
+        """The server's clock as reckoned from its last answer; 0 before there was one."""
+        return round((time.monotonic() + self._offset) * 1000) if self._offset is not None else 0
 
     @property
     def amnesty(self) -> bool:
@@ -86,7 +91,6 @@ class Janitor:
             try:
                 await self.round()
             except Unavailable as error:
-                self._outage.failed()
                 logger.warning("janitor: %s", error)
             except Exception:
                 logger.exception("janitor: a round failed")
@@ -95,6 +99,7 @@ class Janitor:
 
     async def round(self) -> dict[str, int]:
         """One look at every queue; answers how many jobs each duty moved."""
+        self._outage.asking()
         names = await self._queues()
         done: dict[str, int] = {}
         squeeze = await self._server()
@@ -185,7 +190,12 @@ class Janitor:
         jobs = 0
         for _ in range(MAX_PAGES):
             reaped = await self._store.run(
-                calls.reap(keys, lease_ms=self._lease_ms, amnesty=self._outage.amnesty)
+                calls.reap(
+                    keys,
+                    lease_ms=self._lease_ms,
+                    amnesty=self._outage.amnesty,
+                    sent_at_ms=self._outage.server_ms(),
+                )
             )
             jobs += reaped.jobs
             if reaped.workers or reaped.jobs:

@@ -19,12 +19,17 @@ def reap(
     lease_ms: int,
     limit: int = 200,
     amnesty: bool = False,
+    sent_at_ms: int = 0,
     targets: Sequence[tuple[str, Literal["crashes", "lost", "none"], str]] = (),
     max_crashes: int = MAX_CRASHES,
     max_lost: int = MAX_LOST,
     now: float | None = None,
 ) -> Call[Reaped]:
-    """Takes back the jobs of expired leases, or of ``targets`` (worker, counter, reason in our words)."""
+    """Takes back the jobs of expired leases, or of ``targets`` (worker, counter, reason in our words).
+
+    ``amnesty``: the caller saw Redis away. ``sent_at_ms``: the server's clock as the caller reckons it
+    now, by which the script knows a call that was held up on its way; 0 if the caller cannot tell.
+    """
 
     def parse(reply: Any) -> Reaped:
         return Reaped(text_of(reply[0]), bool(reply[1]), *(int(n) for n in reply[2:]))
@@ -34,7 +39,7 @@ def reap(
         if counter not in ("crashes", "lost", "none"):
             raise InvalidInput(f"no counter {counter!r}", field="counter")
         items += (check_worker(worker), counter, check_word(reason, "reason"))
-    fixed = (limit, lease_ms, 1 if amnesty else 0, max_crashes, max_lost)
+    fixed = (limit, lease_ms, 1 if amnesty else 0, sent_at_ms, max_crashes, max_lost)
     return make("reap", keys, now, fixed, items, parse)
 
 

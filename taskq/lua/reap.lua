@@ -4,13 +4,15 @@
 -- whose lease ran out. The worker is marked dead before its first job moves, so nothing it still sends
 -- counts. Its lease stays, at score 0, until its list is empty: a page that did not finish goes on first.
 -- The counter is crashes, lost or none (a stop that was asked for burns nothing).
--- Amnesty: when Redis itself was away nobody could renew. A caller that saw an outage asks for it; it is
--- granted once per `beat_at`, and only if no heartbeat of anybody came for 1.5 beats.
+-- Amnesty: when Redis itself was away nobody could renew. A caller that saw an outage asks for it, and so
+-- does a call that arrives much later than it was sent. It is granted once per silence, and only if nobody
+-- beats since 1.5 beats, or if such a silence of everybody ended less than a lease ago.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   limit        int     jobs at most
 -- ARGV   lease_ms     int     grace for a list without a lease
 -- ARGV   amnesty      flag    the caller saw an outage
+-- ARGV   sent_at      int     ms of the server's clock as the caller knows it; 0: it does not
 -- ARGV   max_crashes  int
 -- ARGV   max_lost     int
 -- ITEMS  item         worker str, counter str, reason str
@@ -106,14 +108,24 @@ if item_count > 0 then
   return { 'OK', more and 1 or 0, workers, moved, ended }
 end
 
-local ticks = redis.pcall('HMGET', prefix .. 'ticks', 'beat_at', 'no_reap_before', 'amnesty_for', 'holders_cursor', 'amnesty_at')
+local ticks = redis.pcall('HMGET', prefix .. 'ticks', 'beat_at', 'no_reap_before', 'amnesty_for', 'holders_cursor', 'amnesty_at',
+  'silent_from', 'silent_to')
 if ticks.err then ticks = {} end
-local beat_at, barrier = ticks[1] or '0', tonumber(ticks[2]) or 0
+local barrier = tonumber(ticks[2]) or 0
 -- Granted in the future: the clock was set back since. It counts as over.
 if (tonumber(ticks[5]) or 0) > NOW then barrier = 0 end
-if amnesty and ticks[3] ~= beat_at and (tonumber(beat_at) or 0) < NOW - lease_ms / 2 then
-  barrier = NOW_MS + lease_ms
-  redis.pcall('HSET', prefix .. 'ticks', 'no_reap_before', barrier, 'amnesty_for', beat_at, 'amnesty_at', NOW_MS)
+-- Since when nobody could be heard: now, or until a moment ago.
+local function silent_from()
+  if (tonumber(ticks[1]) or 0) < NOW - lease_ms / 2 then return ticks[1] or '0' end
+  local silent_to = tonumber(ticks[7]) or 0
+  if silent_to <= NOW and silent_to > NOW - lease_ms then return ticks[6] end
+end
+if amnesty or (sent_at > 0 and NOW - sent_at > lease_ms / 3) then
+  local from = silent_from()
+  if from and from ~= ticks[3] then
+    barrier = NOW_MS + lease_ms
+    redis.pcall('HSET', prefix .. 'ticks', 'no_reap_before', barrier, 'amnesty_for', from, 'amnesty_at', NOW_MS)
+  end
 end
 local forgiven = barrier > NOW
 

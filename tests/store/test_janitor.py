@@ -334,9 +334,9 @@ class TestOutageWatch:
 
     def test_a_long_outage_asks_for_a_lease_of_amnesty(self, clock: Clock) -> None:
         watch = self.watch(clock)
-        watch.failed()
+        watch.asking()
         clock.wait(4)
-        watch.failed()
+        watch.asking()
         clock.wait(2)
         watch.answered(clock.server_ms, self.OLD)
         assert watch.amnesty
@@ -346,13 +346,26 @@ class TestOutageWatch:
         clock.wait(0.2)
         assert not watch.amnesty
 
+    def test_one_long_call_that_went_through_in_the_end_asks_for_it_too(self, clock: Clock) -> None:
+        watch = self.watch(clock)
+        watch.asking()
+        clock.wait(5.1)
+        watch.answered(clock.server_ms, self.OLD)
+        assert watch.amnesty
+
     def test_a_short_one_does_not(self, clock: Clock) -> None:
         watch = self.watch(clock)
         for _ in range(10):
-            watch.failed()
+            watch.asking()
             clock.wait(4)
             watch.answered(clock.server_ms, self.OLD)
             assert not watch.amnesty
+
+    def test_it_reckons_the_clock_of_the_server(self, clock: Clock) -> None:
+        assert OutageWatch(self.LEASE).server_ms() == 0
+        watch = self.watch(clock)
+        clock.wait(7)
+        assert watch.server_ms() == clock.server_ms
 
     def test_a_clock_that_jumps_ahead(self, clock: Clock) -> None:
         watch = self.watch(clock)

@@ -43,6 +43,7 @@ T = TypeVar("T")
 SETTLED_SECONDS = 10.0
 """A child that lived this long is started anew without a pause when it dies."""
 MAX_PAUSE_SECONDS = 5.0
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 NO_HURRY_SECONDS = 31_536_000.0
 KILL_MARGIN_SECONDS = 1.5
 """What a stopping child gets beyond the grace to hand back and report."""
@@ -128,7 +129,7 @@ class Supervisor:
         """Serves until a signal; answers the exit code. Raises ``ConfigError`` if the app cannot start."""
         become_subreaper()
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._signalled)
         for _ in range(self._processes):
             self._keep_another()
@@ -149,6 +150,7 @@ class Supervisor:
         for store in (self._store, self._beat_store, self._blocking):
             with contextlib.suppress(Exception):
                 await store.close()
+        _hear_no_more_signals(loop)
         if self._failure is not None:
             raise ConfigError(self._failure)
         return 0
@@ -439,3 +441,15 @@ class Supervisor:
 def _last_will(keys: QueueKeys, worker: str, fields: list[Any]) -> Call[list[str]]:
     ulid, fence, error, delay_ms, max_attempts = fields
     return calls.fail(keys, worker, [Failure(ulid, fence, error.encode(), delay_ms, max_attempts)])
+
+
+def _hear_no_more_signals(loop: asyncio.AbstractEventLoop) -> None:
+    """The work is done: a signal that meets the end of the interpreter must not look like a violent death.
+
+    Held back meanwhile, since the loop puts the default handlers back when it lets go of its own.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    for number in STOP_SIGNALS:
+        loop.remove_signal_handler(number)
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
