@@ -5,8 +5,8 @@ from functools import cache
 from typing import Any
 
 from taskq import TaskQ
+from taskq.connection import connect_async
 from taskq.settings import load_settings
-from taskq.store import connect_async
 
 STARTED = "bench:started"
 """List to which ``stamp`` pushes the time of its start (CLOCK_MONOTONIC, ns)."""

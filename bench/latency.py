@@ -23,7 +23,7 @@ from bench import process
 from bench.pong import PING, PONG
 from bench.report import Figure, Plan, Section
 from bench.rig import rig
-from taskq.store import connect_async
+from taskq.connection import connect_async
 
 BUDGETS = {50: 3.0, 99: 5.0}
 PAUSE_SECONDS = 0.01

@@ -10,7 +10,7 @@ from typing import Any
 
 import uvloop
 
-from taskq.store import connect_async
+from taskq.connection import connect_async
 
 PING, PONG = "bench:ping", "bench:pong"
 

@@ -16,13 +16,11 @@ from typing import Any, Generic, TypeVar
 
 import redis
 import redis.asyncio
-import redis.backoff
 import redis.exceptions as rx
-from redis.asyncio.retry import Retry as AsyncRetry
-from redis.retry import Retry
 
 from taskq.calls import Call
-from taskq.errors import BrokenKey, ConfigError, OutOfMemory, TaskqError, Unavailable
+from taskq.connection import connect, connect_async
+from taskq.errors import BrokenKey, OutOfMemory, TaskqError, Unavailable
 from taskq.keys import Keys
 from taskq.lua import Script
 
@@ -345,34 +343,3 @@ async def _cancellable(reply: Awaitable[T]) -> T:
 def _body(client: Any, script: Script) -> str:
     """The text to load. fakeredis cannot read the ``#!lua`` line; real servers need its flags."""
     return script.plain if type(client).__module__.startswith("fakeredis") else script.body
-
-
-def connect(url: str, **options: Any) -> "redis.Redis":
-    """A sync client that never retries by itself: repeating is the store's, which knows what is safe."""
-    try:
-        return redis.Redis.from_url(
-            url, **{**_options(url), "retry": Retry(redis.backoff.NoBackoff(), 0), **options}
-        )
-    except ValueError as error:
-        raise ConfigError(f"the Redis URL is wrong: {error}") from None
-
-
-def connect_async(url: str, **options: Any) -> "redis.asyncio.Redis":
-    """The same for one event loop."""
-    retry = AsyncRetry(redis.backoff.NoBackoff(), 0)
-    try:
-        return redis.asyncio.Redis.from_url(url, **{**_options(url), "retry": retry, **options})
-    except ValueError as error:
-        raise ConfigError(f"the Redis URL is wrong: {error}") from None
-
-
-def _options(url: str) -> dict[str, Any]:
-    options: dict[str, Any] = {
-        "protocol": 2,
-        "socket_timeout": 10.0,
-        "socket_connect_timeout": 5.0,
-        "max_connections": 200,
-    }
-    if not url.startswith("unix"):
-        options["socket_keepalive"] = True
-    return options

@@ -30,6 +30,7 @@ from taskq import calls, codec
 from taskq.app import CallNext, TaskQ
 from taskq.calls import Call, Failure, Success
 from taskq.client import AsyncClient, SyncClient
+from taskq.connection import connect, connect_async
 from taskq.context import Context
 from taskq.embedded import EmbeddedServer
 from taskq.errors import ConfigError, LeaseLost, TaskqError
@@ -37,7 +38,7 @@ from taskq.ids import UlidFactory, join_id
 from taskq.keys import Keys, QueueKeys
 from taskq.model import Claimed
 from taskq.states import State
-from taskq.store import AsyncStore, Store, connect, connect_async
+from taskq.store import AsyncStore, Store
 from taskq.tasks import Task
 from taskq.verdict import Verdict, error_json, judge, policy
 

@@ -16,6 +16,8 @@ DRAIN_PAUSE_SECONDS = 0.25
 """A refused upload is read on (and thrown away) for so long: a connection that is closed over unread
 bytes is reset, and then the client loses the answer."""
 
+JUDGED_PAIRS = 256
+
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _HEADERS = [
@@ -100,11 +102,12 @@ class SameOrigin:
         self._origins = frozenset(origins)
         self._hosts = LOOPBACK_NAMES | {host.strip("[]").lower() for host in hosts}
         self._check_host = check_host
+        self._judged: dict[tuple[str, str | None], str | None] = {}
+        """What became of a pair of ``Host`` and ``Origin``: a client sends the same ones each time."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            host, origin = _host_and_origin(scope)
-            code = self._refusal(host, origin)
+            code = self._judge(*_host_and_origin(scope))
             if code is not None:
                 what = "Host" if code == "forbidden_host" else "Origin"
                 refused = problem(
@@ -115,6 +118,14 @@ class SameOrigin:
                 await refused(scope, receive, send)
                 return
         await self.app(scope, receive, send)
+
+    def _judge(self, host: str, origin: str | None) -> str | None:
+        pair = host, origin
+        if pair not in self._judged:
+            if len(self._judged) >= JUDGED_PAIRS:
+                self._judged.clear()
+            self._judged[pair] = self._refusal(host, origin)
+        return self._judged[pair]
 
     def _refusal(self, host: str, origin: str | None) -> str | None:
         name, port = _name_and_port(f"http://{host}")

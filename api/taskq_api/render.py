@@ -111,9 +111,32 @@ def stored_job(queue: str, spec: JobSpec, outcome: Enqueued) -> Job:
 
 def stored_job_body(job: Job, payload: bytes) -> bytes:
     """``stored_job`` with its payload, which was made here and needs no look."""
-    fields = job_to_dict(job)
+    fields = (
+        job_to_dict(job) if job.eligible_at != job.created_at or job.expires_at else _fresh(job)
+    )
     del fields["payload"]
     return encode(fields)[:-1] + b',"payload":%s}' % payload
+
+
+_BLANK = job_to_dict(Job("", "", "", "", State.QUEUED))
+
+
+def _fresh(job: Job) -> dict[str, Any]:
+    """``job_to_dict`` of an ordinary job that has only just been stored: most of it is known to be empty."""
+    created = rfc3339(job.created_at)
+    return _BLANK | {
+        "id": job.id,
+        "queue": job.queue,
+        "job_type": job.job_type,
+        "state": job.state.value,
+        "priority": job.priority,
+        "created_at": created,
+        "eligible_at": created,
+        "max_attempts": job.max_attempts,
+        "timeout": None if job.timeout_ms is None else job.timeout_ms / 1000,
+        "unique_key": job.unique_key,
+        "history": [{"at": created, "event": "created"}],
+    }
 
 
 def result_body(job: Job, access: Access) -> bytes:

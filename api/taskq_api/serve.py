@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import errno
+import gc
 import logging
 import signal
 import socket
@@ -160,6 +161,9 @@ async def _serve(app: FastAPI, settings: Settings, sockets: list[socket.socket])
         host, port = opened.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         logger.info("listening on http://%s:%s (documentation at /docs)", shown, port)
+    # What is there by now stays until the end: a collection need not walk it for each few requests.
+    gc.collect()
+    gc.freeze()
     await _Server(config).serve(sockets)
 
 

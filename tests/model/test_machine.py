@@ -15,12 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from support.plain import ENDED, LEASE, WAITING, PlainJob, PlainQueue
 from taskq import calls
 from taskq.calls import Call, Failure, Success
+from taskq.connection import connect
 from taskq.embedded import EmbeddedServer
 from taskq.ids import UlidFactory
 from taskq.keys import Keys
 from taskq.model import JobSpec
 from taskq.states import State
-from taskq.store import Store, connect
+from taskq.store import Store
 
 START = 1_800_000_000_000.0
 TYPES = ["a", "b", "c"]

@@ -1,0 +1,87 @@
+"""Connections to Redis, made in one place: which options they have, and that they never retry by themselves.
+
+Repeating is the store's, which knows what is safe.
+"""
+
+import functools
+from typing import Any
+
+import hiredis
+import redis
+import redis.asyncio
+import redis.backoff
+import redis.exceptions as rx
+from redis.asyncio.retry import Retry as AsyncRetry
+from redis.retry import Retry
+
+from taskq.errors import ConfigError
+
+
+def connect(url: str, **options: Any) -> "redis.Redis":
+    """A sync client. Raises ``ConfigError``."""
+    try:
+        return redis.Redis.from_url(
+            url, **{**_options(url), "retry": Retry(redis.backoff.NoBackoff(), 0), **options}
+        )
+    except ValueError as error:
+        raise ConfigError(f"the Redis URL is wrong: {error}") from None
+
+
+def connect_async(url: str, **options: Any) -> "redis.asyncio.Redis":
+    """A client for one event loop. Raises ``ConfigError``."""
+    retry = AsyncRetry(redis.backoff.NoBackoff(), 0)
+    try:
+        client = redis.asyncio.Redis.from_url(url, **{**_options(url), "retry": retry, **options})
+    except ValueError as error:
+        raise ConfigError(f"the Redis URL is wrong: {error}") from None
+    pool: Any = client.connection_pool
+    pool.connection_class = _quick(pool.connection_class)
+    return client
+
+
+@functools.cache
+def _quick(kind: type[Any]) -> type[Any]:
+    """The async connection class without two costs that redis-py's sync one has not, or not so high."""
+
+    def pack_command(_: Any, *args: Any) -> list[bytes]:
+        """By hiredis: redis-py's own loop copies all that is packed so far for each argument, and a claim
+        or a batch of submissions has hundreds."""
+        if b" " in (command := _bytes(args[0])):
+            args = (*command.split(), *args[1:])
+        try:
+            return [hiredis.pack_command(args)]
+        except TypeError as error:
+            raise rx.DataError(str(error)) from error
+
+    async def send_packed_command(self: Any, command: Any, check_health: bool = True) -> None:
+        """Without a timeout, and before Python 3.12 a task for it, where nothing is left to wait for."""
+        if self.health_check_interval or not (self.is_connected and isinstance(command, list)):
+            await kind.send_packed_command(self, command, check_health)
+            return
+        try:
+            self._writer.writelines(command)
+            waits = self._writer.transport.get_write_buffer_size()
+        except (OSError, RuntimeError) as error:  # the latter is uvloop's for a closed transport
+            await self.disconnect(nowait=True)
+            raise rx.ConnectionError(f"cannot write to Redis: {error}") from error
+        if waits:
+            await kind.send_packed_command(self, [], check_health)
+
+    parts = {"pack_command": pack_command, "send_packed_command": send_packed_command}
+    return type(kind.__name__, (kind,), parts)
+
+
+def _bytes(command: str | bytes) -> bytes:
+    return command.encode() if isinstance(command, str) else command
+
+
+def _options(url: str) -> dict[str, Any]:
+    options: dict[str, Any] = {
+        "protocol": 2,
+        "socket_timeout": 10.0,
+        "socket_connect_timeout": 5.0,
+        "max_connections": 200,
+    }
+    if not url.startswith("unix"):
+        options["socket_keepalive"] = True
+    return options
