@@ -179,6 +179,36 @@ class Inspector:
             if isinstance(reply, list) and _time(reply[0]) == job.finished_at
         ]
 
+    async def lease_ends(self, workers: Iterable[WorkerInfo]) -> dict[str, int]:
+        """By worker that runs something: when its lease would run out if it were not renewed (ms since the
+        epoch). Of each queue the 1,000 leases are looked at that run out last.
+
+        A process has a lease for each of its seats; of those that hold nothing the last renewal means nothing.
+        """
+        workers = [worker for worker in workers if worker.busy]
+        queues = sorted({queue for worker in workers for queue in worker.queues})
+        replies = await self._store.pipeline(
+            [
+                ("ZRANGE", self._store.keys.queue(queue).leases, -1000, -1, "WITHSCORES")
+                for queue in queues
+            ]
+        )
+        ends: dict[str, int] = {}
+        for reply in replies:
+            if isinstance(reply, Exception):
+                continue
+            for name, score in zip(reply[::2], reply[1::2], strict=True):
+                lease = name.decode(errors="replace")
+                # A process has an id for each of its seats: host, pid, and a part of its own.
+                for owner in (lease, lease.rpartition(":")[0]):
+                    ends[owner] = max(ends.get(owner, 0), int(float(score)))
+        known = {worker.id: (worker.id, f"{worker.host}:{worker.pid}") for worker in workers}
+        return {
+            worker: max(ends[name] for name in names if name in ends)
+            for worker, names in known.items()
+            if any(name in ends for name in names)
+        }
+
     async def workers(self) -> list[WorkerInfo]:
         """Workers that were seen lately."""
         return await Registry(self._store, ttl_seconds=60).workers()

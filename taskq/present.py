@@ -156,8 +156,8 @@ def _age(since: int | None, now: float) -> float | None:
     return None if since is None else round(max(0, now - since) / 1000, 3)
 
 
-def worker_to_dict(worker: WorkerInfo) -> dict[str, Any]:
-    """A worker process as it tells about itself."""
+def worker_to_dict(worker: WorkerInfo, lease_ends: int | None = None) -> dict[str, Any]:
+    """A worker process as it tells about itself, and when its lease would run out (ms)."""
     return {
         "id": worker.id,
         "kind": worker.kind,
@@ -173,6 +173,8 @@ def worker_to_dict(worker: WorkerInfo) -> dict[str, Any]:
         "job_types": list(worker.types),
         "slots": worker.slots,
         "busy": worker.busy,
+        "memory_bytes": worker.memory_bytes or None,
+        "lease_expires_at": rfc3339(lease_ends),
     }
 
 

@@ -40,6 +40,8 @@ class WorkerInfo:
     """A name that the client of a lease over HTTP gave itself."""
     kind: str = "process"
     """``process`` (``taskq worker``) or ``http`` (a lease; it has no host, pid and version that we know)."""
+    memory_bytes: int = 0
+    """Resident memory of the process and of all below it; 0: it is not known."""
     counted: Mapping[str, int] = field(default_factory=dict)
     """By the words of ``COUNTED``, as told lately."""
 
@@ -56,6 +58,7 @@ class WorkerInfo:
             "types": " ".join(self.types),
             "slots": str(self.slots),
             "busy": str(self.busy),
+            **({"memory_bytes": str(self.memory_bytes)} if self.memory_bytes else {}),
             **({"label": self.label} if self.label else {}),
             **({"kind": self.kind} if self.kind != "process" else {}),
             **{name: str(self.counted[name]) for name in COUNTED if name in self.counted},
@@ -82,6 +85,7 @@ class WorkerInfo:
             busy=number("busy"),
             label=fields.get("label", ""),
             kind=fields.get("kind", "process"),
+            memory_bytes=number("memory_bytes"),
             counted={name: number(name) for name in COUNTED if name in fields},
         )
 

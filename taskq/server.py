@@ -37,6 +37,57 @@ class ServerReport:
         return not self.problems
 
 
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """What a server tells about itself; None for what it would not tell. Sizes are bytes."""
+
+    role: str | None
+    uptime_seconds: int | None
+    clients: int | None
+    replicas: int | None
+    memory_used: int | None
+    memory_peak: int | None
+    memory_max: int | None
+    """0: no limit."""
+    maxmemory_policy: str | None
+    append_only: bool | None
+    append_fsync: str | None
+    """``always``, ``everysec`` or ``no``: how often what is written reaches the disk."""
+    append_only_ok: bool | None
+    """Whether its last write to the append-only file went well."""
+    append_only_size: int | None
+
+
+async def look_at_server(store: AsyncStore) -> tuple[ServerReport, ServerFacts]:
+    """``check_server``, and what there is to show. Raises ``Unavailable`` when it cannot be asked."""
+    report = await check_server(store)
+    info, config = await store.pipeline([("INFO",), ("CONFIG", "GET", "appendfsync")])
+    return report, _facts(_info(info) or {}, _config(config) or {})
+
+
+def _facts(info: Mapping[str, str], config: Mapping[str, str]) -> ServerFacts:
+    def number(name: str) -> int | None:
+        text = info.get(name, "")
+        return int(text) if text.isdecimal() else None
+
+    append_only = number("aof_enabled")
+    written = info.get("aof_last_write_status")
+    return ServerFacts(
+        role=info.get("role"),
+        uptime_seconds=number("uptime_in_seconds"),
+        clients=number("connected_clients"),
+        replicas=number("connected_slaves"),
+        memory_used=number("used_memory"),
+        memory_peak=number("used_memory_peak"),
+        memory_max=number("maxmemory"),
+        maxmemory_policy=info.get("maxmemory_policy"),
+        append_only=None if append_only is None else append_only == 1,
+        append_fsync=config.get("appendfsync"),
+        append_only_ok=None if written is None else written == "ok",
+        append_only_size=number("aof_current_size"),
+    )
+
+
 async def check_server(store: AsyncStore) -> ServerReport:
     """Looks at the server. Raises ``Unavailable`` when it cannot be asked."""
     info, config, marks, cluster = await store.pipeline(

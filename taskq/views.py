@@ -1,4 +1,4 @@
-"""Positions, failures by kind, bulk actions and job types as JSON shows them."""
+"""Positions, failures by kind, bulk actions, job types and the server as JSON shows them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,6 +12,7 @@ from taskq.position import Position
 from taskq.present import latency_to_dict, rfc3339
 from taskq.registry import WorkerInfo
 from taskq.selection import BulkFilter
+from taskq.server import ServerFacts, ServerReport
 
 
 def position_to_dict(position: Position) -> dict[str, Any]:
@@ -126,4 +127,19 @@ def job_type_to_dict(
         "wait_ms": latency_to_dict(seen.wait if seen else None),
         "run_ms": latency_to_dict(seen.run if seen else None),
         "published": published,
+    }
+
+
+def server_to_dict(namespace: str, report: ServerReport, facts: ServerFacts) -> dict[str, Any]:
+    """A Redis server: what was judged of it, and what it tells about itself."""
+    shown = asdict(facts)
+    return {
+        "namespace": namespace,
+        "flavour": report.flavour,
+        "version": report.version,
+        "problems": list(report.problems),
+        "warnings": list(report.warnings),
+        "unknown": list(report.unknown),
+        "uptime": shown.pop("uptime_seconds"),
+        **shown,
     }

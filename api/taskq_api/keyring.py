@@ -137,6 +137,11 @@ class KeyRing:
         self._used[known.key.id] = self.now_ms()
         return known.access, False
 
+    def key_of(self, access: Access) -> ApiKey | None:
+        """The stored key that a request has shown; None for one of the settings, or for none."""
+        known = self._known.get(access.owner)
+        return known.key if known is not None and known.access == access else None
+
     async def check_again(self, access: Access) -> None:
         """For answers that take long: raises ``Refused`` ``unauthorized`` where the key has been revoked or
         has expired since the request came in, or where keys are asked for only since then."""

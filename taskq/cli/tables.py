@@ -77,6 +77,11 @@ def _cell(value: object) -> str:
     return plain(value)
 
 
+def size(n: int) -> str | None:
+    """Bytes in MiB; None for 0, which stands for what is not known."""
+    return f"{n / 1_048_576:,.0f} MiB" if n else None
+
+
 def counted(n: int, one: str, many: str = "") -> str:
     """``1 job``, ``2 jobs``."""
     return f"{n} {one if n == 1 else many or one + 's'}"

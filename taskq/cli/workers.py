@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import click
 
 from taskq.cli.options import acting, connection_options, json_option, run
-from taskq.cli.tables import age, counted, echo_json, place, table
+from taskq.cli.tables import age, counted, echo_json, place, size, table
 from taskq.inspector import Inspector
 from taskq.present import worker_to_dict
 from taskq.registry import WorkerInfo, now_ms
@@ -27,9 +27,9 @@ def workers(
     """
     if ctx.invoked_subcommand is not None:
         return
-    found = run(redis_url, namespace, lambda store: Inspector(store).workers())
+    found, ends = run(redis_url, namespace, _look)
     if as_json:
-        echo_json({"workers": [worker_to_dict(worker) for worker in found]})
+        echo_json({"workers": [worker_to_dict(worker, ends.get(worker.id)) for worker in found]})
         return
     if not found:
         click.echo("no live workers; start one with: taskq worker")
@@ -44,12 +44,19 @@ def workers(
             counted(len(w.types), "type"),
             age(w.started_at, now),
             age(w.seen_at, now),
+            size(w.memory_bytes),
             w.version,
         )
         for w in found
     ]
-    headers = ("WORKER", "STATE", "BUSY", "QUEUES", "RUNS", "UP", "SEEN", "VERSION")
+    headers = ("WORKER", "STATE", "BUSY", "QUEUES", "RUNS", "UP", "SEEN", "MEMORY", "VERSION")
     click.echo(table(headers, rows))
+
+
+async def _look(store: AsyncStore) -> tuple[list[WorkerInfo], dict[str, int]]:
+    inspector = Inspector(store)
+    found = await inspector.workers()
+    return found, await inspector.lease_ends(found)
 
 
 @workers.command()

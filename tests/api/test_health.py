@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from redis.exceptions import NoPermissionError
 
 from taskq.embedded import EmbeddedServer
 
@@ -86,3 +87,36 @@ async def test_with_a_read_only_replica(run_api: Any, problem: Check) -> None:
             problem(await api.http.get("/ready"), 503, "not_ready")
             answer = await api.http.post("/jobs", json={"job_type": "echo"})
             assert problem(answer, 503, "redis_unavailable")["reason"] == "readonly"
+
+
+async def test_the_server_tells_its_memory_and_how_it_keeps_what_is_written(run_api: Any) -> None:
+    with EmbeddedServer(persistent=True, appendfsync="always") as server:
+        async with run_api(server.url) as api:
+            await api.store.redis.config_set("maxmemory", 1 << 30)
+            shown = (await api.http.get("/server")).json()
+            assert (shown["append_only"], shown["append_fsync"]) == (True, "always")
+            assert shown["append_only_ok"] is True
+            assert shown["append_only_size"] >= 0
+            assert (shown["memory_max"], shown["maxmemory_policy"]) == (1 << 30, "noeviction")
+            assert 0 < shown["memory_used"] <= shown["memory_peak"]
+            assert (shown["role"], shown["replicas"]) == ("master", 0)
+            assert shown["clients"] >= 1
+            assert shown["problems"] == []
+            assert shown["flavour"] in ("redis", "valkey")
+
+
+async def test_what_a_server_would_not_tell_is_null(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A managed one: no INFO, no CONFIG."""
+    store = api.app.state.services.client.store
+    refused = NoPermissionError("NOPERM this user has no permissions")
+
+    async def pipeline(commands: Any) -> list[Any]:
+        return [refused for _ in commands]
+
+    monkeypatch.setattr(type(store), "pipeline", lambda _, commands: pipeline(commands))
+    shown = (await api.http.get("/server")).json()
+    assert shown["flavour"] == "unknown"
+    assert "maxmemory" in shown["unknown"]
+    assert {shown[name] for name in ("role", "uptime", "memory_used", "append_only")} == {None}

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from support.workers import COMMAND
-from taskq.apikeys import KeyRequest, KeyStore
+from taskq.apikeys import ALL_SCOPES, KeyRequest, KeyStore
 from taskq.errors import ConfigError
 from taskq.settings import load_settings
 from taskq_api import keyring
@@ -308,3 +308,27 @@ async def test_a_token_is_repeated_nowhere(api: Any, caplog: pytest.LogCaptureFi
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("taskq")]
     assert secret not in "".join(ours)
     assert secret not in repr(api.app.state.services.ring._known)
+
+
+async def test_a_key_tells_its_user_what_it_may_do(api: Any) -> None:
+    key_id, headers = await make(api, "read", queues=["mail"], rate="100/s", expires_ms=3_600_000)
+    shown = (await api.http.get("/keys/self", headers=headers)).json()
+    assert shown.pop("expires_at") is not None
+    assert shown == {
+        "who": f"key:{key_id}",
+        "name": "k",
+        "scopes": ["read"],
+        "queues": ["mail"],
+        "job_types": None,
+        "rate": "100/s",
+    }
+
+
+async def test_where_none_is_asked_for_everybody_may_do_everything(run_api: Any) -> None:
+    async with run_api() as api:
+        shown = (await api.http.get("/keys/self")).json()
+        assert (shown["who"], shown["name"], shown["expires_at"]) == ("open", None, None)
+        assert set(shown["scopes"]) == {str(scope) for scope in ALL_SCOPES}
+    async with run_api(api_keys="one,two") as api:
+        answer = await api.http.get("/keys/self", headers={"authorization": "Bearer two"})
+        assert answer.json()["who"] == "env:2"

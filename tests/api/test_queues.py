@@ -1,5 +1,6 @@
 """Queues, their settings, workers and job types."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
@@ -116,3 +117,24 @@ async def test_lists_workers_and_what_they_publish(api: Any) -> None:
     (shown,) = json.loads(answer.content)["job_types"]
     assert shown["published"] == {"schema": {"n": 2**63}}
     assert (shown["job_type"], shown["workers"], shown["queues"]) == ("echo", 1, ["default"])
+
+
+async def test_a_worker_is_shown_with_its_memory_and_its_lease(api: Any) -> None:
+    """The lease of an id is found by host and pid; of several the one counts that was renewed last."""
+    told = dataclasses.replace(worker(), memory_bytes=12_345_678, busy=1)
+    await api.app.state.services.registry.tell(told)
+    leases = api.store.keys.queue("default").leases
+    await api.store.redis.zadd(
+        leases,
+        {f"{told.host}:{told.pid}:aa": 1_900_000_000_500, f"{told.host}:{told.pid}:bb": 2e12},
+    )
+    (shown,) = (await api.http.get("/workers")).json()["workers"]
+    assert shown["memory_bytes"] == 12_345_678
+    assert shown["lease_expires_at"] == "2033-05-18T03:33:20.000Z"
+
+
+async def test_a_worker_of_which_little_is_known(api: Any) -> None:
+    await api.app.state.services.registry.tell(dataclasses.replace(worker(), busy=1))
+    await api.store.redis.set(api.store.keys.queue("default").leases, "no zset")
+    (shown,) = (await api.http.get("/workers")).json()["workers"]
+    assert (shown["memory_bytes"], shown["lease_expires_at"]) == (None, None)

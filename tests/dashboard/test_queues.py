@@ -116,3 +116,21 @@ def test_a_worker_is_asked_to_stop(visit: Any, shop: Shop) -> None:
     page.get_by_role("button", name="Stop it").click()
     assert process.wait(30) == 0
     expect(page.get_by_role("row", name=re.compile(re.escape(worker)))).to_be_hidden()
+
+
+def test_a_worker_shows_its_memory_and_its_lease(visit: Any, shop: Shop) -> None:
+    job = shop.submit("march", {"seconds": 60}, queue="default")
+    shop.wait(job, "running")
+    page = visit("/ui/workers")
+    row = page.get_by_role("row").filter(has_text="of 8").first
+    expect(row.get_by_text(re.compile(r"^\d+ MB$"))).to_be_visible(timeout=30_000)
+    expect(page.get_by_text(re.compile(r"^lease ends in \d+(\.\d+)? s$")).first).to_be_visible()
+    shop.post(f"/jobs/{job}/cancel", {})
+
+
+def test_the_server_tells_its_memory_and_that_a_restart_would_lose_jobs(visit: Any) -> None:
+    page = visit("/ui/server")
+    memory = page.get_by_role("region", name="Memory")
+    expect(memory.get_by_text("none", exact=True)).to_be_visible()
+    expect(memory.get_by_text("new jobs are refused, none is lost")).to_be_visible()
+    expect(page.get_by_text("off: a restart loses jobs")).to_be_visible()

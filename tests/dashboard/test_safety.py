@@ -1,11 +1,14 @@
 """What jobs say is text wherever it is shown, and a key stays where it belongs."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from playwright.sync_api import expect
 
+from support import browser
 from support.browser import Shop
 from support.shopapp import HOSTILE
 
@@ -17,6 +20,12 @@ PLACES = """() => [window.pwned === undefined, document.querySelectorAll("img").
 
 def harmless(page: Any) -> None:
     assert page.evaluate(PLACES) == [True, 0, 0]
+
+
+CHANGING = (
+    "Retry", "Cancel", "Delete", "Submit", "Pause", "Resume", "Purge", "Change", "All that match",
+    "Actions for",
+)  # fmt: skip
 
 
 def test_hostile_text_is_text_in_every_place(visit: Any, shop: Shop) -> None:
@@ -96,6 +105,43 @@ def test_a_key_is_asked_for_kept_for_the_tab_and_in_no_address(open_page: Any, s
     other = open_page(url, "/")
     other.watch.expected = ("401", "429")
     expect(other.get_by_text("This API wants a key.")).to_be_visible()
+
+
+def test_with_a_key_that_only_reads_nothing_offers_to_change_anything(
+    open_page: Any, tmp_path: Path
+) -> None:
+    with browser.opened(tmp_path) as shop:
+        url = shop.start_api()
+        shop.start_worker()
+        failed = shop.submit("divide", {"by": 0}, queue="paged")
+        shop.wait(failed, "failed")
+        (error,) = shop.get("/errors")["errors"]
+        made = shop.post("/keys", {"name": "night watch", "scopes": ["read", "payload"]})
+        page = open_page(url, "/")
+        page.watch.expected = ("401",)
+        page.get_by_role("button", name="Enter a key").click()
+        page.get_by_label("Key", exact=True).fill(made["token"])
+        page.get_by_role("button", name="Use this key").click()
+        expect(
+            page.get_by_role("note", name="The key night watch may: payload, read")
+        ).to_be_visible()
+        for name in ("Keys", "Audit"):
+            expect(page.get_by_role("link", name=name, exact=True)).to_have_count(0)
+        for path, seen in (
+            ("jobs", page.get_by_role("table", name="Jobs")),
+            (f"jobs/{failed}", page.get_by_text("ZeroDivisionError").first),
+            ("queues/paged", page.get_by_role("heading", name="paged")),
+            (f"errors/{error['fingerprint']}", page.get_by_role("table", name="Jobs")),
+            ("workers", page.get_by_role("heading", name="Workers")),
+            ("types/divide", page.get_by_text("This key may not submit jobs")),
+        ):
+            page.goto(f"{url}/ui/{path}")
+            expect(seen).to_be_visible()
+            expect(page.get_by_role("note", name="night watch")).to_be_visible()
+            for name in CHANGING:
+                button = page.get_by_role("button", name=re.compile(rf"^{name}\b"))
+                expect(button, f"{name} on {path}").to_have_count(0)
+            expect(page.locator("main input[type=checkbox]")).to_have_count(0)
 
 
 def test_an_answer_that_is_no_json_is_told(visit: Any, shop: Shop) -> None:

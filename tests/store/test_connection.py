@@ -45,7 +45,7 @@ async def test_what_has_no_form_is_refused_and_the_connection_goes_on(
 
 
 async def test_a_write_that_stands_still_times_out() -> None:
-    """The server takes nothing any more: the kernel's buffers are full, and the rest waits for a while only."""
+    """The server takes nothing any more: what the kernel cannot hold waits for a while only."""
     with EmbeddedServer() as server:
         client = connect_async(server.url, socket_timeout=0.3)
         await client.ping()
@@ -69,9 +69,13 @@ async def test_a_connection_that_was_closed_meanwhile_is_a_lost_connection(
     with connect(redis_url) as other:
         other.client_kill_filter(_type="normal", skipme=True)
     connection._writer.transport.abort()
-    with pytest.raises(rx.ConnectionError):
+
+    async def ping() -> None:
         await connection.send_command("PING")
         await connection.read_response()
+
+    with pytest.raises(rx.ConnectionError):
+        await ping()
     assert await client.ping()
 
 

@@ -195,6 +195,7 @@ class Beats:
                 types=tuple(member.types),
                 slots=self._slots,
                 busy=sum(member.process.page.seat(seat.number)[0] for seat in seats),
+                memory_bytes=member.memory_bytes,
                 counted=member.counted,
             ),
             schemas,

@@ -34,6 +34,8 @@ class Member:
     schemas: dict[str, Any] = field(default_factory=dict)
     counted: dict[str, int] = field(default_factory=dict)
     """What the child last told of itself (``taskq.registry.COUNTED``)."""
+    memory_bytes: int = 0
+    """Of the process and of all below it, as last looked at (``MemoryWatch``)."""
     ready: bool = False
     quiet: bool = False
     """It was told to claim nothing more."""

@@ -111,7 +111,7 @@ class MemoryWatch:
                 everything = [use for uses in usage.values() for use in uses]
                 self._end_largest(everything, f"container memory at {share:.0%}")
             for member, uses in usage.items():
-                used = sum(use.rss for use in uses)
+                used = member.memory_bytes = sum(use.rss for use in uses)
                 if self._most and used > self._most and not member.leaving:
                     self._shrink(member, uses, used)
             await asyncio.sleep(1.0)

@@ -6,9 +6,9 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from taskq.apikeys import KeyRequest, Scope
-from taskq.present import entry_to_dict, key_to_dict
+from taskq.present import entry_to_dict, key_to_dict, rfc3339
 from taskq_api import schemas
-from taskq_api.access import needs
+from taskq_api.access import access_of, needs
 from taskq_api.deps import acting, known_parameters, parse, read_json, services
 from taskq_api.docs import BODY, REDIS, answers, body
 from taskq_api.render import encode, json_response
@@ -26,6 +26,27 @@ async def list_keys(request: Request) -> Response:
     """Every stored key and what it may do; secrets are not kept anywhere."""
     keys = await services(request).keys.list()
     return json_response(encode({"keys": [key_to_dict(key) for key in keys]}))
+
+
+@router.get("/keys/self", responses=answers({200: schemas.Self}, *REDIS))
+@needs()
+async def show_self(request: Request) -> Response:
+    """Who this request is from, and what it may do: for clients that show only what they can use."""
+    access = access_of(request)
+    key = services(request).ring.key_of(access)
+    return json_response(
+        encode(
+            {
+                "who": access.who,
+                "name": access.name or None,
+                "scopes": sorted(access.scopes),
+                "queues": None if access.queues is None else sorted(access.queues),
+                "job_types": None if access.job_types is None else sorted(access.job_types),
+                "rate": None if access.rate is None else str(access.rate),
+                "expires_at": None if key is None else rfc3339(key.expires_at),
+            }
+        )
+    )
 
 
 @router.post(

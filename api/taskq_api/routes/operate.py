@@ -9,8 +9,9 @@ from taskq.doctor import glance
 from taskq.ids import check_job_type, check_queue
 from taskq.present import worker_to_dict
 from taskq.selection import BulkFilter
+from taskq.server import look_at_server
 from taskq.steering import purge, tell_worker
-from taskq.views import finding_to_dict
+from taskq.views import finding_to_dict, server_to_dict
 from taskq_api.access import access_of, needs
 from taskq_api.deps import acting, known_parameters, parse, read_json, services
 from taskq_api.docs import BODY, REDIS, answers, body
@@ -22,6 +23,7 @@ from taskq_api.schemas import (
     Purged,
     PurgeRequest,
     RetryFailedRequest,
+    Server,
 )
 
 router = APIRouter()
@@ -109,6 +111,16 @@ async def _ask(request: Request, worker_id: str, wish: str) -> Response:
     async with acting(request, f"worker.{wish}", worker_id[:200]):
         asked = await tell_worker(services(request).client.store, worker_id, wish)
     return json_response(encode({"workers": [worker_to_dict(worker) for worker in asked]}))
+
+
+@router.get("/server", tags=["doctor"], responses=answers({200: Server}, *REDIS))
+@needs(Scope.READ)
+async def show_server(request: Request) -> Response:
+    """The Redis server: whether it keeps jobs, its memory, and how what it writes reaches the disk."""
+    access_of(request).check_everything()
+    store = services(request).client.store
+    report, facts = await look_at_server(store)
+    return json_response(encode(server_to_dict(store.keys.namespace, report, facts)))
 
 
 @router.get(

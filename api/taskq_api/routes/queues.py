@@ -89,7 +89,9 @@ async def change_queue(request: Request, queue: str) -> Response:
 async def list_workers(request: Request) -> Response:
     """Workers that were seen lately."""
     workers = await _workers_for(request)
-    return json_response(encode({"workers": [worker_to_dict(worker) for worker in workers]}))
+    ends = await services(request).inspector.lease_ends(workers)
+    shown = [worker_to_dict(worker, ends.get(worker.id)) for worker in workers]
+    return json_response(encode({"workers": shown}))
 
 
 async def _workers_for(request: Request) -> list[WorkerInfo]:

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from taskq_api.schemas.jobs import BatchAnswer, Job, JobList, Result
-from taskq_api.schemas.keys import AuditPage, KeyList, KeyRequest, NewKey, RevokedKey
+from taskq_api.schemas.keys import AuditPage, KeyList, KeyRequest, NewKey, RevokedKey, Self
 from taskq_api.schemas.leases import (
     HandBack,
     Heartbeat,
@@ -39,7 +39,7 @@ from taskq_api.schemas.queues import (
 )
 from taskq_api.schemas.requests import BatchEnvelope, BatchItem, BatchRequest, JobRequest
 from taskq_api.schemas.stats import StatisticsList
-from taskq_api.schemas.status import Health, Problem, Ready
+from taskq_api.schemas.status import Health, Problem, Ready, Server
 from taskq_api.schemas.steering import (
     Bulk,
     BulkFilter,
@@ -76,6 +76,7 @@ _MODELS: list[type[BaseModel]] = [
     KeyRequest,
     NewKey,
     KeyList,
+    Self,
     RevokedKey,
     AuditPage,
     JobChanges,
@@ -95,6 +96,7 @@ _MODELS: list[type[BaseModel]] = [
     StatisticsList,
     Health,
     Ready,
+    Server,
     Problem,
 ]
 
@@ -161,6 +163,8 @@ __all__ = [
     "RunOutcome",
     "RunProgress",
     "RunResult",
+    "Self",
+    "Server",
     "StatisticsList",
     "WorkerList",
     "components",

@@ -65,6 +65,20 @@ class Key(BaseModel):
     used_at: Timestamp = Field(description="when it was last used, to about a minute")
 
 
+class Self(BaseModel):
+    """Who a request is from, and what it may do."""
+
+    who: str = Field(
+        description="`key:<id>`; `env:<n>` for the n-th key of TASKQ_API_KEYS; `open` where none is asked for"
+    )
+    name: str | None = Field(description="the key's name; null: it has none")
+    scopes: list[Scope] = Field(description="what it may do")
+    queues: list[str] | None = Field(description="queues that it may use; null: all")
+    job_types: list[str] | None = Field(description="job types that it may use; null: all")
+    rate: str | None = Field(description="requests at most; null: no limit")
+    expires_at: Timestamp = Field(description="when the key ends; null: never")
+
+
 class NewKey(Key):
     """A key that was just made, with its secret: it cannot be had again."""
 

@@ -127,6 +127,13 @@ class Worker(BaseModel):
     job_types: list[str] = Field(description="types it runs; `*`: whatever waits")
     slots: int = Field(description="jobs it runs at once, at most")
     busy: int = Field(description="jobs it runs now")
+    memory_bytes: int | None = Field(
+        description="resident memory of the process and of all below it; null: it is not known"
+    )
+    lease_expires_at: Timestamp = Field(
+        description="when its lease would run out, were it not renewed: its jobs would go to others then; "
+        "null: it runs nothing"
+    )
 
 
 class WorkerList(BaseModel):

@@ -20,6 +20,31 @@ class Ready(BaseModel):
     warnings: list[str] = Field(description="settings of the server that are worth a look")
 
 
+class Server(BaseModel):
+    """The Redis server as it tells about itself; null for what it would not tell."""
+
+    namespace: str = Field(description="what the names of all keys begin with")
+    flavour: Literal["redis", "valkey", "unknown"] = Field(description="kind of the server")
+    version: str = Field(description="its version; `unknown` where it is not told")
+    problems: list[str] = Field(description="what would lose jobs or cannot work")
+    warnings: list[str] = Field(description="settings that are worth a look")
+    unknown: list[str] = Field(description="settings that it would not tell")
+    role: str | None = Field(description="`master` or `slave`, in its own words")
+    uptime: int | None = Field(description="seconds since its start")
+    clients: int | None = Field(description="connections")
+    replicas: int | None = Field(description="replicas that are connected to it")
+    memory_used: int | None = Field(description="bytes of data")
+    memory_peak: int | None = Field(description="bytes of data at most since its start")
+    memory_max: int | None = Field(description="bytes that it may use (maxmemory); 0: no limit")
+    maxmemory_policy: str | None = Field(description="what it does then; `noeviction` keeps jobs")
+    append_only: bool | None = Field(description="whether it writes an append-only file")
+    append_fsync: str | None = Field(
+        description="`always`, `everysec` or `no`: how often that reaches the disk"
+    )
+    append_only_ok: bool | None = Field(description="whether its last write there went well")
+    append_only_size: int | None = Field(description="bytes of that file")
+
+
 class FieldProblem(BaseModel):
     """One value that was refused."""
 

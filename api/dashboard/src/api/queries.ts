@@ -10,7 +10,7 @@ import { ApiError, get, path } from "./client";
 import { fetchJob, listJobs, type JobFilter } from "./jobs";
 import type { Statistics } from "./stats";
 import { streaming } from "./stream";
-import type { Bulk, ErrorGroup, JobType, Position, Queue, Ready, Worker } from "./types";
+import type { Bulk, ErrorGroup, JobType, Position, Queue, Ready, Server, Worker } from "./types";
 
 export const FAST_MS = 2000;
 export const CALM_MS = 5000;
@@ -145,6 +145,15 @@ export function useReady() {
   });
 }
 
+/** The Redis server's own figures. */
+export function useServer() {
+  return useQuery({
+    queryKey: ["server"],
+    queryFn: ({ signal }) => get<Server>("/server", {}, signal),
+    ...usePoll(CALM_MS),
+  });
+}
+
 export function useVersion() {
   return useQuery({
     queryKey: ["health"],
@@ -158,7 +167,11 @@ export function useJob(id: string) {
   return useQuery({
     queryKey: ["job", id],
     queryFn: ({ signal }) => fetchJob(id, signal),
-    ...poll,
+    refetchInterval: (query) => {
+      const usual = poll.refetchInterval(query);
+      // The stream of all events tells of its state, not of what a run says meanwhile.
+      return usual === STREAMED_MS && query.state.data?.state === "running" ? FAST_MS : usual;
+    },
   });
 }
 

@@ -728,6 +728,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/server": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Server
+         * @description The Redis server: whether it keeps jobs, its memory, and how what it writes reaches the disk.
+         *
+         *     Scope: `read`.
+         */
+        get: operations["show_server_server_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/doctor": {
         parameters: {
             query?: never;
@@ -775,6 +797,26 @@ export interface paths {
          *     Scope: `admin`.
          */
         post: operations["create_key_keys_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/keys/self": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show Self
+         * @description Who this request is from, and what it may do: for clients that show only what they can use.
+         */
+        get: operations["show_self_keys_self_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -3510,6 +3552,145 @@ export interface components {
          */
         Scope: "submit" | "read" | "payload" | "work" | "operate" | "admin";
         /**
+         * Self
+         * @description Who a request is from, and what it may do.
+         */
+        Self: {
+            /**
+             * Who
+             * @description `key:<id>`; `env:<n>` for the n-th key of TASKQ_API_KEYS; `open` where none is asked for
+             */
+            who: string;
+            /**
+             * Name
+             * @description the key's name; null: it has none
+             */
+            name: string | null;
+            /**
+             * Scopes
+             * @description what it may do
+             */
+            scopes: components["schemas"]["Scope"][];
+            /**
+             * Queues
+             * @description queues that it may use; null: all
+             */
+            queues: string[] | null;
+            /**
+             * Job Types
+             * @description job types that it may use; null: all
+             */
+            job_types: string[] | null;
+            /**
+             * Rate
+             * @description requests at most; null: no limit
+             */
+            rate: string | null;
+            /**
+             * Expires At
+             * Format: date-time
+             * @description when the key ends; null: never
+             */
+            expires_at: string | null;
+        };
+        /**
+         * Server
+         * @description The Redis server as it tells about itself; null for what it would not tell.
+         */
+        Server: {
+            /**
+             * Namespace
+             * @description what the names of all keys begin with
+             */
+            namespace: string;
+            /**
+             * Flavour
+             * @description kind of the server
+             * @enum {string}
+             */
+            flavour: "redis" | "valkey" | "unknown";
+            /**
+             * Version
+             * @description its version; `unknown` where it is not told
+             */
+            version: string;
+            /**
+             * Problems
+             * @description what would lose jobs or cannot work
+             */
+            problems: string[];
+            /**
+             * Warnings
+             * @description settings that are worth a look
+             */
+            warnings: string[];
+            /**
+             * Unknown
+             * @description settings that it would not tell
+             */
+            unknown: string[];
+            /**
+             * Role
+             * @description `master` or `slave`, in its own words
+             */
+            role: string | null;
+            /**
+             * Uptime
+             * @description seconds since its start
+             */
+            uptime: number | null;
+            /**
+             * Clients
+             * @description connections
+             */
+            clients: number | null;
+            /**
+             * Replicas
+             * @description replicas that are connected to it
+             */
+            replicas: number | null;
+            /**
+             * Memory Used
+             * @description bytes of data
+             */
+            memory_used: number | null;
+            /**
+             * Memory Peak
+             * @description bytes of data at most since its start
+             */
+            memory_peak: number | null;
+            /**
+             * Memory Max
+             * @description bytes that it may use (maxmemory); 0: no limit
+             */
+            memory_max: number | null;
+            /**
+             * Maxmemory Policy
+             * @description what it does then; `noeviction` keeps jobs
+             */
+            maxmemory_policy: string | null;
+            /**
+             * Append Only
+             * @description whether it writes an append-only file
+             */
+            append_only: boolean | null;
+            /**
+             * Append Fsync
+             * @description `always`, `everysec` or `no`: how often that reaches the disk
+             */
+            append_fsync: string | null;
+            /**
+             * Append Only Ok
+             * @description whether its last write there went well
+             */
+            append_only_ok: boolean | null;
+            /**
+             * Append Only Size
+             * @description bytes of that file
+             */
+            append_only_size: number | null;
+        };
+        /**
          * State
          * @description What a job is, as stored in its hash and answered everywhere.
          * @enum {string}
@@ -3719,6 +3900,17 @@ export interface components {
              * @description jobs it runs now
              */
             busy: number;
+            /**
+             * Memory Bytes
+             * @description resident memory of the process and of all below it; null: it is not known
+             */
+            memory_bytes: number | null;
+            /**
+             * Lease Expires At
+             * Format: date-time
+             * @description when its lease would run out, were it not renewed: its jobs would go to others then; null: it runs nothing
+             */
+            lease_expires_at: string | null;
         };
         /**
          * WorkerList
@@ -7039,6 +7231,71 @@ export interface operations {
             };
         };
     };
+    show_server_server_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The Redis server as it tells about itself; null for what it would not tell. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Server"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     doctor_doctor_get: {
         parameters: {
             query?: {
@@ -7298,6 +7555,71 @@ export interface operations {
                 };
             };
             /** @description `redis_out_of_memory`: Redis is full and takes no new work; `redis_unavailable`: Redis cannot be used now */
+            503: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    show_self_keys_self_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Who a request is from, and what it may do. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Self"];
+                };
+            };
+            /** @description `unauthorized`: A valid API key is needed */
+            401: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
+            403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
+            429: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `broken_key`: Stored data is broken: an operator has to run `taskq doctor` */
+            500: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `redis_unavailable`: Redis cannot be used now */
             503: {
                 headers: {
                     [name: string]: unknown;

@@ -10,6 +10,9 @@ export type Queue = Schemas["Queue"];
 export type Line = Schemas["Line"];
 export type Worker = Schemas["Worker"];
 export type Ready = Schemas["Ready"];
+export type Server = Schemas["Server"];
+export type Self = Schemas["Self"];
+export type Scope = Self["scopes"][number];
 export type LogLine = Schemas["LogLine"];
 
 /** An event of a job's history: what is known besides the first two depends on the event. */

@@ -3,6 +3,7 @@ import { useMemo, useState } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 
 import { ApiError, get, path } from "@/api/client";
+import { useMay } from "@/api/may";
 import { PAGE, useJob, usePoll } from "@/api/queries";
 import type { ErrorJobs } from "@/api/types";
 import { count, many } from "@/lib/format";
@@ -33,6 +34,7 @@ export function ErrorPage() {
   const groups = pages[0]?.errors ?? [];
   const group = groups[0];
   useTitle(group?.signature ?? "Error");
+  const operate = useMay()("operate");
   const rows = useMemo(() => [...new Map(pages.flatMap((page) => page.jobs).map((job) => [job.id, job])).values()], [pages]);
   if (!found.data) {
     if (found.error instanceof ApiError && found.error.status === 404) return <Gone />;
@@ -45,7 +47,7 @@ export function ErrorPage() {
         <span className="crumb"><Link to={to.errors}>Errors</Link></span>
         <h1 className="break error-title">{group?.signature ?? (fingerprint === "unknown" ? "Failures of no known kind" : fingerprint)}</h1>
         <div className="actions">
-          {groups.map((its) => (
+          {(operate ? groups : []).map((its) => (
             <Button key={its.queue} look="primary" icon="retry" disabled={failed === 0 && !found.hasNextPage}
               onClick={() => setBulk({ action: "retry", filter: { queue: its.queue, fingerprint } })}>
               Retry all{groups.length > 1 ? ` in ${its.queue}` : ""}

@@ -2,6 +2,7 @@ import { useState } from "react";
 import { useNavigate } from "react-router";
 
 import { cancelJob, deleteJob, retryJob } from "@/api/jobs";
+import { useMay } from "@/api/may";
 import { isOver, type Job } from "@/api/types";
 import { useAct } from "@/lib/actions";
 import { to } from "@/lib/to";
@@ -16,18 +17,20 @@ export function JobActions({ job }: { job: Job }) {
   const { act, attempt, busy } = useAct();
   const navigate = useNavigate();
   const over = isOver(job.state);
+  const may = useMay();
+  const operate = may("operate");
   return (
     <>
-      {job.state === "failed" ? (
+      {operate && job.state === "failed" ? (
         <Button look="primary" icon="retry" busy={busy} disabled={job.stub} onClick={() => void act(() => retryJob(job.id), "It is back in line")}>Retry</Button>
       ) : null}
-      {job.payload !== null ? (
+      {may("submit") && job.payload !== null ? (
         <Button icon="edit" onClick={() => setAsking("again")}>{job.state === "failed" ? "Retry with edits" : "Submit again"}</Button>
       ) : null}
-      {job.state === "queued" || job.state === "scheduled" || job.state === "retrying" ? (
+      {operate && (job.state === "queued" || job.state === "scheduled" || job.state === "retrying") ? (
         <Button icon="scheduled" onClick={() => setAsking("edit")}>{job.state === "queued" ? "Change its place" : "Run now or later"}</Button>
       ) : null}
-      {over ? <Button look="danger" icon="trash" disabled={job.stub} onClick={() => setAsking("delete")}>Delete</Button> : (
+      {!operate ? null : over ? <Button look="danger" icon="trash" disabled={job.stub} onClick={() => setAsking("delete")}>Delete</Button> : (
         <Button look="danger" icon="stop" disabled={job.cancel_requested} onClick={() => setAsking("cancel")}>
           {job.cancel_requested ? "Asked to stop" : "Cancel"}
         </Button>

@@ -1,3 +1,4 @@
+import { useServer } from "@/api/queries";
 import type { Job } from "@/api/types";
 import { Json } from "@/ui/json";
 import { At, Code, Empty, Panel } from "@/ui/parts";
@@ -83,14 +84,15 @@ function Log({ job }: { job: Job }) {
 /** What shows the same by hand, where this page cannot be reached. */
 function RedisCli({ job }: { job: Job }) {
   const ulid = job.id.slice(job.id.lastIndexOf(":") + 1);
-  const key = (name: string) => `'taskq:{${job.queue}}:${name}'`;
+  const namespace = useServer().data?.namespace;
+  const key = (name: string) => `'${namespace ?? "taskq"}:{${job.queue}}:${name}'`;
   const lines = [`redis-cli HGETALL ${key(`job:${ulid}`)}`, `redis-cli LRANGE ${key(`history:${ulid}`)} 0 -1`, `redis-cli LRANGE ${key(`log:${ulid}`)} 0 -1`];
   if (job.state === "queued") lines.push(`redis-cli ZRANK ${key(`ready:${job.job_type}`)} ${ulid}`);
   else if (job.state === "running") lines.push(`redis-cli LRANGE ${key(`processing:${job.worker ?? ""}`)} 0 -1`, `redis-cli ZSCORE ${key("leases")} ${job.worker ?? ""}`);
   else lines.push(`redis-cli ZSCORE ${key(job.state)} ${ulid}`);
   return (
     <div className="stack">
-      <p className="muted">Everything is plain text in Redis. Another namespace than <code>taskq</code> comes first in each key.</p>
+      <p className="muted">Everything is plain text in Redis.{namespace === undefined ? <> Another namespace than <code>taskq</code> comes first in each key.</> : null}</p>
       <Code text={lines.join("\n")} label="Commands" />
       <p className="muted">The same in words:</p>
       <Code text={`taskq jobs show ${job.id}`} label="Command" />

@@ -2,6 +2,7 @@ import { useWindowVirtualizer } from "@tanstack/react-virtual";
 import { memo, useCallback, useEffect, useRef, useState } from "react";
 import { Link, useNavigate } from "react-router";
 
+import { useMay } from "@/api/may";
 import { isOver, type JobRow } from "@/api/types";
 import { to } from "@/lib/to";
 import { StateBadge } from "@/ui/icons";
@@ -25,6 +26,7 @@ const NARROW_HEIGHT = 68;
 export function JobTable({ rows, chosen, onChoose, onEnd, onAway, dimmed }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const narrow = useNarrow();
+  const operate = useMay()("operate");
   const [at, setAt] = useState(-1);
   const virtual = useWindowVirtualizer({
     count: rows.length,
@@ -49,15 +51,17 @@ export function JobTable({ rows, chosen, onChoose, onEnd, onAway, dimmed }: Prop
     if (!next.delete(id)) next.add(id);
     latest.current.onChoose(next);
   }, []);
-  useListKeys({ rows, at, setAt, toggle, show: (i) => virtual.scrollToIndex(i, { align: "auto" }) });
+  useListKeys({ rows, at, setAt, toggle: operate ? toggle : () => undefined, show: (i) => virtual.scrollToIndex(i, { align: "auto" }) });
   const all = rows.length > 0 && rows.every((row) => chosen.has(row.id));
 
   return (
     <div role="table" aria-label="Jobs" aria-rowcount={rows.length} className={`job-table ${dimmed ? "dimmed" : ""}`}>
       <div role="row" className="job-row job-head">
         <span role="columnheader" className="c-check">
-          <input type="checkbox" aria-label="Select all that are shown" checked={all}
-            onChange={() => onChoose(all ? new Set() : new Set(rows.map((row) => row.id)))} />
+          {operate ? (
+            <input type="checkbox" aria-label="Select all that are shown" checked={all}
+              onChange={() => onChoose(all ? new Set() : new Set(rows.map((row) => row.id)))} />
+          ) : null}
         </span>
         <span role="columnheader" className="c-state">State</span>
         <span role="columnheader" className="c-type">Type</span>
@@ -73,7 +77,7 @@ export function JobTable({ rows, chosen, onChoose, onEnd, onAway, dimmed }: Prop
           const row = rows[item.index]!;
           return (
             <Row key={row.id} row={row} index={item.index} top={item.start - virtual.options.scrollMargin} height={item.size}
-              current={item.index === at} chosen={chosen.has(row.id)} onToggle={toggle} />
+              current={item.index === at} chosen={chosen.has(row.id)} onToggle={operate ? toggle : null} />
           );
         })}
       </div>
@@ -82,13 +86,13 @@ export function JobTable({ rows, chosen, onChoose, onEnd, onAway, dimmed }: Prop
 }
 
 const Row = memo(function Row({ row, index, top, height, current, chosen, onToggle }: {
-  row: JobRow; index: number; top: number; height: number; current: boolean; chosen: boolean; onToggle: (id: string) => void;
+  row: JobRow; index: number; top: number; height: number; current: boolean; chosen: boolean; onToggle: ((id: string) => void) | null;
 }) {
   return (
     <div role="row" aria-rowindex={index + 1} aria-selected={chosen} data-current={current || undefined}
       className="job-row" style={{ transform: `translateY(${top}px)`, height }}>
       <span role="cell" className="c-check">
-        <input type="checkbox" checked={chosen} onChange={() => onToggle(row.id)} aria-label={`Select ${row.job_type} ${row.id}`} />
+        {onToggle ? <input type="checkbox" checked={chosen} onChange={() => onToggle(row.id)} aria-label={`Select ${row.job_type} ${row.id}`} /> : null}
       </span>
       <span role="cell" className="c-state"><StateBadge state={row.state} /></span>
       <span role="cell" className="c-type"><Link to={to.job(row.id)} className="clip job-link">{row.job_type}</Link></span>

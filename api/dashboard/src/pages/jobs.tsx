@@ -2,6 +2,7 @@ import { DropdownMenu as Menu } from "radix-ui";
 import { useMemo, useState } from "react";
 import { useNavigate, useSearchParams } from "react-router";
 
+import { useMay } from "@/api/may";
 import { useJobs, useJobTypes, useQueues } from "@/api/queries";
 import { STATES, type JobRow, type State } from "@/api/types";
 import { compact, count, many } from "@/lib/format";
@@ -22,6 +23,7 @@ export function Jobs() {
   useTitle("Jobs");
   const [params, setParams] = useSearchParams();
   const navigate = useNavigate();
+  const may = useMay();
   const search = searchOf(params);
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
   const [tail, setTail] = useState(true);
@@ -48,7 +50,7 @@ export function Jobs() {
       <div className="page-head">
         <h1>Jobs</h1>
         <div className="actions">
-          <AllThatMatch search={search} onChoose={setBulk} />
+          {may("operate") ? <AllThatMatch search={search} onChoose={setBulk} /> : null}
           <Views search={search} onChoose={find} />
         </div>
       </div>

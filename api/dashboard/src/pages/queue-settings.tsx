@@ -1,6 +1,7 @@
 import { useState, type FormEvent } from "react";
 
 import { ApiError, path, send } from "@/api/client";
+import { useMay } from "@/api/may";
 import type { Queue } from "@/api/types";
 import { useAct } from "@/lib/actions";
 import { bytes, count, duration } from "@/lib/format";
@@ -43,12 +44,13 @@ function shown(setting: Setting, value: number): string {
 
 export function QueueSettings({ queue }: { queue: Queue }) {
   const [open, setOpen] = useState(false);
+  const may = useMay();
   const its = queue.settings as Record<string, number | null | undefined>;
   const set = SETTINGS.filter((setting) => typeof its[setting.name] === "number");
   const always = SETTINGS.slice(0, 2).filter((setting) => !set.includes(setting));
   return (
     <Panel title="Settings" note={set.length === 0 ? "all as by default" : undefined}
-      actions={<Button small icon="edit" onClick={() => setOpen(true)}>Change</Button>}>
+      actions={may("operate") ? <Button small icon="edit" onClick={() => setOpen(true)}>Change</Button> : null}>
       <dl className="facts">
         {set.map((setting) => (
           <Fact key={setting.name} label={setting.label} value={shown(setting, its[setting.name]!)} />

@@ -4,6 +4,7 @@ import { Link, useParams } from "react-router";
 
 import { path, send } from "@/api/client";
 import { listJobs } from "@/api/jobs";
+import { useMay } from "@/api/may";
 import { CALM_MS, useBulks, usePoll, useQueue, useStats, useWorkers } from "@/api/queries";
 import { summarize } from "@/api/stats";
 import type { Line, Queue, State } from "@/api/types";
@@ -92,9 +93,11 @@ function Actions({ queue }: { queue: Queue }) {
   const failed = queue.counts.failed ?? 0;
   const patch = (changes: object) => send("PATCH", path`/queues/${queue.name}`, changes);
   const n = queue.counts.queued ?? 0;
+  const its = <ButtonLink to={to.jobs({ queue: queue.name })} icon="jobs">Its jobs</ButtonLink>;
+  if (!useMay()("operate")) return <div className="actions">{its}</div>;
   return (
     <div className="actions">
-      <ButtonLink to={to.jobs({ queue: queue.name })} icon="jobs">Its jobs</ButtonLink>
+      {its}
       {queue.paused ? (
         <Button look="primary" icon="play" busy={busy} onClick={() => void act(() => patch({ paused: false }), `${queue.name} goes on`)}>Resume</Button>
       ) : (
@@ -119,6 +122,7 @@ function Actions({ queue }: { queue: Queue }) {
 
 function Lines({ queue }: { queue: Queue }) {
   const { act, busy } = useAct();
+  const operate = useMay()("operate");
   const paused = (type: string) => queue.paused_types.includes(type);
   const setPaused = (type: string, on: boolean) => {
     const types = queue.paused_types.filter((its) => its !== type);
@@ -147,10 +151,12 @@ function Lines({ queue }: { queue: Queue }) {
                   <td className="right nowrap">{line.head_age === null ? "–" : duration(line.head_age * 1000)}</td>
                   <td><WhyLine queue={queue} line={line} paused={paused(line.job_type)} /></td>
                   <td className="right">
-                    <Button small look="quiet" disabled={busy} icon={paused(line.job_type) ? "play" : "pause"}
-                      onClick={() => void setPaused(line.job_type, !paused(line.job_type))}>
-                      {paused(line.job_type) ? "Resume" : "Pause"}
-                    </Button>
+                    {operate ? (
+                      <Button small look="quiet" disabled={busy} icon={paused(line.job_type) ? "play" : "pause"}
+                        onClick={() => void setPaused(line.job_type, !paused(line.job_type))}>
+                        {paused(line.job_type) ? "Resume" : "Pause"}
+                      </Button>
+                    ) : null}
                   </td>
                 </tr>
               ))}
@@ -214,6 +220,7 @@ const BULKS_SHOWN = 5;
 function BulkActions({ queue }: { queue: string }) {
   const bulks = useBulks(queue);
   const { act } = useAct();
+  const operate = useMay()("operate");
   if (!bulks.data || bulks.data.length === 0) return null;
   return (
     <Panel title="Bulk actions">
@@ -222,7 +229,7 @@ function BulkActions({ queue }: { queue: string }) {
           <li key={bulk.id} className="stack tight bulk">
             <div className="row apart">
               <span><strong>{bulk.action}</strong> <span className="faint">{bulk.state}, <Ago at={bulk.finished_at ?? bulk.started_at} /></span></span>
-              {bulk.state === "running" ? (
+              {operate && bulk.state === "running" ? (
                 <Button small look="danger" icon="stop" onClick={() => void act(() => send("POST", path`/bulk/${bulk.id}/stop`), "It is stopped")}>Stop</Button>
               ) : null}
             </div>

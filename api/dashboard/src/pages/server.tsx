@@ -1,19 +1,21 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
+import type { ReactNode } from "react";
 import { Link } from "react-router";
 
 import { get } from "@/api/client";
-import { useReady, useVersion } from "@/api/queries";
-import type { Finding, Findings } from "@/api/types";
-import { count, many } from "@/lib/format";
+import { useReady, useServer, useVersion } from "@/api/queries";
+import type { Finding, Findings, Server as Facts } from "@/api/types";
+import { bytes, count, duration, many, percent } from "@/lib/format";
 import { useTitle } from "@/lib/title";
 import { to } from "@/lib/to";
 import { Button } from "@/ui/button";
-import { Code, Empty, Notice, Panel, Skeleton, Tag, Trouble, type Tone } from "@/ui/parts";
+import { Code, Empty, Meter, Notice, Panel, Skeleton, Tag, Trouble, type Tone } from "@/ui/parts";
 
 export function Server() {
   useTitle("Redis and doctor");
   const ready = useReady();
   const version = useVersion();
+  const server = useServer();
   return (
     <>
       <div className="page-head"><h1>Redis and doctor</h1></div>
@@ -27,16 +29,68 @@ export function Server() {
         <>
           <Notice tone="good" title="Jobs can be taken">The server answers, takes writes, has room, and is set up so that it keeps jobs.</Notice>
           {ready.data.warnings.map((warning) => <Notice key={warning} tone="warn" title="A setting is worth a look">{warning}</Notice>)}
-          <Panel title="Facts">
-            <dl className="facts">
-              <dt>Server</dt><dd>{ready.data.server}</dd>
-              <dt>API</dt><dd>taskq {version.data ?? "…"}</dd>
-            </dl>
-          </Panel>
         </>
       ) : null}
+      {server.error && !server.data ? <Trouble error={server.error} again={() => void server.refetch()} /> : null}
+      {server.data ? (
+        <div className="grid two">
+          <Memory its={server.data} />
+          <Durability its={server.data} />
+        </div>
+      ) : null}
+      <Panel title="Server">
+        <dl className="facts">
+          <dt>Server</dt><dd>{server.data ? <>{server.data.flavour} {server.data.version}{server.data.uptime === null ? null : <span className="faint">, up for {duration(server.data.uptime * 1000)}</span>}</> : "…"}</dd>
+          <dt>Connections</dt><dd className="num">{known(server.data?.clients, count)}</dd>
+          <dt>Replicas</dt><dd className="num">{known(server.data?.replicas, count)}</dd>
+          <dt>API</dt><dd>taskq {version.data ?? "…"}</dd>
+        </dl>
+      </Panel>
       <Doctor />
     </>
+  );
+}
+
+/** What the server would not tell is said to be so, not guessed. */
+function known<T>(value: T | null | undefined, shown: (value: T) => ReactNode): ReactNode {
+  return value === null || value === undefined ? <span className="faint">not told</span> : shown(value);
+}
+
+function Memory({ its }: { its: Facts }) {
+  const limit = its.memory_max ?? 0;
+  const share = limit > 0 && its.memory_used !== null ? its.memory_used / limit : null;
+  return (
+    <Panel title="Memory" note={share === null ? undefined : `${percent(share)} of what it may use`}>
+      <div className="stack">
+        {share === null ? null : <Meter share={share} label="Memory used" state={share > 0.9 ? "failed" : "running"} />}
+        <dl className="facts">
+          <dt>Used</dt><dd className="num">{known(its.memory_used, bytes)}</dd>
+          <dt>At most so far</dt><dd className="num">{known(its.memory_peak, bytes)}</dd>
+          <dt>Limit</dt><dd className="num">{known(its.memory_max, (max) => (max === 0 ? "none" : bytes(max)))}</dd>
+          <dt>When it is full</dt><dd>{known(its.maxmemory_policy, (policy) => policy === "noeviction" ? "new jobs are refused, none is lost" : <Tag tone="bad">{policy}: jobs are lost</Tag>)}</dd>
+        </dl>
+      </div>
+    </Panel>
+  );
+}
+
+const FSYNC: Record<string, string> = {
+  always: "before each answer: nothing that was answered is lost",
+  everysec: "each second: a crash of the machine loses about the last second",
+  no: "when the operating system likes",
+};
+
+function Durability({ its }: { its: Facts }) {
+  return (
+    <Panel title="Durability">
+      <dl className="facts">
+        <dt>Append-only file</dt><dd>{known(its.append_only, (on) => on ? <Tag tone="good" icon="good">on</Tag> : <Tag tone="warn">off: a restart loses jobs</Tag>)}</dd>
+        <dt>Reaches the disk</dt><dd>{its.append_only === false ? <span className="faint">–</span> : known(its.append_fsync, (how) => <>{FSYNC[how] ?? how}</>)}</dd>
+        <dt>Last write</dt><dd>{its.append_only === false ? <span className="faint">–</span> : known(its.append_only_ok, (ok) => ok ? "went well" : <Tag tone="bad">failed: look at the disk</Tag>)}</dd>
+        <dt>Size</dt><dd className="num">{its.append_only === false ? <span className="faint">–</span> : known(its.append_only_size, bytes)}</dd>
+        <dt>Role</dt><dd>{known(its.role, (role) => (role === "master" ? "primary" : role))}</dd>
+      </dl>
+    </Panel>
   );
 }
 

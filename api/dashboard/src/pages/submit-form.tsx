@@ -3,6 +3,7 @@ import { Link } from "react-router";
 
 import { ApiError } from "@/api/client";
 import { submitJob, type Submission } from "@/api/jobs";
+import { useMay } from "@/api/may";
 import type { Job, JsonSchema } from "@/api/types";
 import { useAct } from "@/lib/actions";
 import { randomId } from "@/lib/id";
@@ -67,6 +68,9 @@ export function SubmitForm({ name, schema, queue }: { name: string; schema?: Jso
     }
   };
 
+  if (!useMay()("submit")) {
+    return <Panel title="Submit one"><Notice tone="plain" title="This key may not submit jobs">It takes the scope <code>submit</code>.</Notice></Panel>;
+  }
   return (
     <Panel
       title="Submit one"

@@ -1,5 +1,6 @@
 import { Link, useSearchParams } from "react-router";
 
+import { useMay } from "@/api/may";
 import { useJobTypes, useQueues } from "@/api/queries";
 import { compact, count, duration } from "@/lib/format";
 import { useTitle } from "@/lib/title";
@@ -11,6 +12,7 @@ export function Types() {
   useTitle("Job types");
   const types = useJobTypes();
   const queues = useQueues();
+  const submit = useMay()("submit");
   const [params, setParams] = useSearchParams();
   const text = params.get("q") ?? "";
   if (!types.data) return types.error ? <Trouble error={types.error} again={() => void types.refetch()} /> : <Panel><Skeleton lines={6} /></Panel>;
@@ -40,7 +42,7 @@ export function Types() {
                       <td className="right">{type.workers === 0 ? <Tag tone="warn">none</Tag> : type.workers}</td>
                       <td className="right muted nowrap">{type.wait_ms === null ? "–" : duration(type.wait_ms.p95)}</td>
                       <td className="right muted nowrap">{type.run_ms === null ? "–" : duration(type.run_ms.p95)}</td>
-                      <td className="right"><ButtonLink to={to.type(type.job_type)} small icon="plus">Submit</ButtonLink></td>
+                      <td className="right">{submit ? <ButtonLink to={to.type(type.job_type)} small icon="plus">Submit</ButtonLink> : null}</td>
                     </tr>
                   ))}
                 </tbody>

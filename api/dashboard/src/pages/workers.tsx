@@ -3,10 +3,11 @@ import { useState } from "react";
 import { Link, useSearchParams } from "react-router";
 
 import { path, send } from "@/api/client";
+import { useMay } from "@/api/may";
 import { useWorkers } from "@/api/queries";
 import type { Worker } from "@/api/types";
 import { useAct } from "@/lib/actions";
-import { count, many } from "@/lib/format";
+import { bytes, count, many } from "@/lib/format";
 import { useNow } from "@/lib/now";
 import { useTitle } from "@/lib/title";
 import { to } from "@/lib/to";
@@ -49,7 +50,7 @@ export function Workers() {
           <Panel bare>
             <div className="table-box">
               <table className="table">
-                <thead><tr><th>Worker</th><th>State</th><th>Slots</th><th>Queues</th><th>Job types</th><th>Version</th><th className="right">Started</th><th className="right">Last sign of life</th><th><span className="hidden-text">Actions</span></th></tr></thead>
+                <thead><tr><th>Worker</th><th>State</th><th>Slots</th><th>Queues</th><th>Job types</th><th className="right">Memory</th><th className="right">Started</th><th className="right">Last sign of life</th><th><span className="hidden-text">Actions</span></th></tr></thead>
                 <tbody>{shown.map((worker) => <Row key={worker.id} worker={worker} siblings={all.filter((its) => its.supervisor_pid === worker.supervisor_pid && its.host === worker.host).length} />)}</tbody>
               </table>
             </div>
@@ -66,6 +67,7 @@ const LATE = 12_000;
 
 function Row({ worker, siblings }: { worker: Worker; siblings: number }) {
   const now = useNow();
+  const operate = useMay()("operate");
   const late = worker.seen_at !== null && now - Date.parse(worker.seen_at) > LATE;
   return (
     <tr>
@@ -77,10 +79,14 @@ function Row({ worker, siblings }: { worker: Worker; siblings: number }) {
       <td className="slots"><Meter share={worker.busy / worker.slots} label={`Busy slots of ${worker.id}`} state="running" /><span className="muted nowrap">{count(worker.busy)} of {count(worker.slots)}</span></td>
       <td><Words words={worker.queues} link={to.queue} /></td>
       <td><Words words={worker.job_types} link={to.type} /></td>
-      <td className="muted">{worker.version}</td>
+      <td className="right muted nowrap">{worker.memory_bytes === null ? "–" : bytes(worker.memory_bytes)}</td>
       <td className="right muted"><Ago at={worker.started_at} /></td>
-      <td className="right">{late ? <Tag tone="warn"><Ago at={worker.seen_at} /></Tag> : <span className="muted"><Ago at={worker.seen_at} /></span>}</td>
-      <td className="right">{worker.kind === "http" ? null : <Actions worker={worker} siblings={siblings} />}</td>
+      <td className="right">{late ? <Tag tone="warn"><Ago at={worker.seen_at} /></Tag> : <span className="muted"><Ago at={worker.seen_at} /></span>}
+        {worker.lease_expires_at === null ? null : (
+          <div className="faint small-text nowrap" title="Its jobs go to others if there is no sign of life until then">lease ends <Ago at={worker.lease_expires_at} /></div>
+        )}
+      </td>
+      <td className="right">{worker.kind === "http" || !operate ? null : <Actions worker={worker} siblings={siblings} />}</td>
     </tr>
   );
 }
@@ -89,7 +95,8 @@ function Row({ worker, siblings }: { worker: Worker; siblings: number }) {
 function Where({ worker }: { worker: Worker }) {
   const where = worker.pid === null ? worker.host : `${worker.host}, pid ${worker.pid}`;
   const title = worker.supervisor_pid === null ? undefined : `supervisor ${worker.supervisor_pid}`;
-  return <div className="faint small-text nowrap" title={title}>{[worker.label, where].filter(Boolean).join(" · ")}{worker.kind === "http" ? <> <Tag>over HTTP</Tag></> : null}</div>;
+  const version = worker.version === "" ? "" : `taskq ${worker.version}`;
+  return <div className="faint small-text nowrap" title={title}>{[worker.label, where, version].filter(Boolean).join(" · ")}{worker.kind === "http" ? <> <Tag>over HTTP</Tag></> : null}</div>;
 }
 
 const SHOWN = 4;

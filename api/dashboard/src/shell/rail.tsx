@@ -1,5 +1,6 @@
 import { NavLink } from "react-router";
 
+import { useMay } from "@/api/may";
 import { useQueues, useVersion } from "@/api/queries";
 import { compact } from "@/lib/format";
 import { to } from "@/lib/to";
@@ -17,9 +18,11 @@ const PAGES: readonly (readonly [string, IconName, string])[] = [
   [to.audit, "audit", "Audit"],
 ];
 
+const FOR_ADMINS: readonly string[] = [to.keys, to.audit];
 const SHOWN = 12;
 
 export function Rail() {
+  const admin = useMay()("admin");
   return (
     <nav className="rail" aria-label="Pages">
       <NavLink to={to.overview} className="brand" aria-label="taskq, overview" aria-current={undefined}>
@@ -27,7 +30,7 @@ export function Rail() {
         <span className="label">taskq</span>
       </NavLink>
       <ul className="nav">
-        {PAGES.map(([where, icon, name]) => (
+        {PAGES.filter(([where]) => admin || !FOR_ADMINS.includes(where)).map(([where, icon, name]) => (
           <li key={where}>
             <NavLink to={where} end={where === to.overview} className="nav-link" title={name}>
               <Icon name={icon} />

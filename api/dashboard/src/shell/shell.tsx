@@ -2,6 +2,7 @@ import { Dialog as Drawer } from "radix-ui";
 import { Suspense, useEffect, useRef, useState } from "react";
 import { Outlet, useLocation, useNavigation } from "react-router";
 
+import { useSelf } from "@/api/may";
 import { apiKey, keyWanted } from "@/lib/key";
 import { live } from "@/lib/settings";
 import { useStore } from "@/lib/store";
@@ -40,6 +41,7 @@ export function Shell() {
             <kbd aria-hidden="true">{isMac ? "⌘" : "Ctrl"} K</kbd>
           </button>
           <div className="bar-tools">
+            <Limits />
             <LiveToggle />
             <Tools help={() => setHelp(true)} />
           </div>
@@ -88,6 +90,21 @@ function LiveToggle() {
         <span className="live-dot" />
         {on ? "Live" : "Paused"}
       </button>
+    </Tip>
+  );
+}
+
+/** Where this browser's key may not do everything: what is left out is left out for that. */
+function Limits() {
+  const { data: its } = useSelf();
+  if (!its || its.scopes.includes("operate")) return null;
+  const only = [its.queues ? `queues ${its.queues.join(", ")}` : "", its.job_types ? `job types ${its.job_types.join(", ")}` : ""].filter(Boolean);
+  const text = `${its.name ? `The key ${its.name}` : "This key"} may: ${its.scopes.join(", ") || "nothing"}${only.length > 0 ? `; only ${only.join(" and ")}` : ""}`;
+  return (
+    <Tip text={text}>
+      <span className="tag t-plain" tabIndex={0} role="note" aria-label={text}>
+        <Icon name="keys" />{its.scopes.includes("submit") ? "Submits and reads" : "Read only"}
+      </span>
     </Tip>
   );
 }
