@@ -183,7 +183,7 @@ class Inspector:
         """By worker that runs something: when its lease would run out if it were not renewed (ms since the
         epoch). Of each queue the 1,000 leases are looked at that run out last.
 
-        A process has a lease for each of its seats; of those that hold nothing the last renewal means nothing.
+        A process has a lease for each of its seats; when those were renewed that hold nothing says nothing.
         """
         workers = [worker for worker in workers if worker.busy]
         queues = sorted({queue for worker in workers for queue in worker.queues})

@@ -83,8 +83,8 @@ def show_scopes(document: dict[str, Any], routers: Iterable[APIRouter]) -> None:
                 continue
             scopes = [] if need in (None, ANY_KEY) else [str(need)]
             operation["security"] = [{}, {"key": scopes}]
-            if scopes:
-                operation["description"] += f"\n\nScope: `{scopes[0]}`."
+            told = f"`{scopes[0]}`" if scopes else "any key"
+            operation["description"] += f"\n\nScope: {told}."
 
 
 def api_routes(routers: Iterable[APIRouter]) -> list[APIRoute]:

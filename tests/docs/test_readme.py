@@ -219,8 +219,9 @@ def test_keys_are_made_used_and_revoked_as_the_page_says(tmp_path: Path) -> None
     finally:
         dev.stop()
     assert all("code" not in answer for answer in told if isinstance(answer, dict)), told
-    made, listed, revoked, trail, _, shown, gone, _ = told
+    made, listed, its, revoked, trail, _, shown, gone, _ = told
     assert [key["name"] for key in listed["keys"]] == ["ops", "ci"]
+    assert (its["name"], "admin" in its["scopes"]) == ("ops", True)
     assert (revoked["id"], revoked["revoked"]) == (made["id"], True)
     assert [entry["what"] for entry in trail["entries"]] == ["key.revoke", *["key.create"] * 2]
     assert "mailer" in shown

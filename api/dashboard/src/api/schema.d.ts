@@ -813,6 +813,8 @@ export interface paths {
         /**
          * Show Self
          * @description Who this request is from, and what it may do: for clients that show only what they can use.
+         *
+         *     Scope: any key.
          */
         get: operations["show_self_keys_self_get"];
         put?: never;
