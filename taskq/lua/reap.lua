@@ -114,16 +114,17 @@ if ticks.err then ticks = {} end
 local barrier = tonumber(ticks[2]) or 0
 -- Granted in the future: the clock was set back since. It counts as over.
 if (tonumber(ticks[5]) or 0) > NOW then barrier = 0 end
--- Since when nobody could be heard: now, or until a moment ago.
-local function silent_from()
-  if (tonumber(ticks[1]) or 0) < NOW - lease_ms / 2 then return ticks[1] or '0' end
-  local silent_to = tonumber(ticks[7]) or 0
-  if silent_to <= NOW and silent_to > NOW - lease_ms then return ticks[6] end
+-- From when and until when nobody could be heard.
+local function silence()
+  if (tonumber(ticks[1]) or 0) < NOW - lease_ms / 2 then return ticks[1] or '0', NOW_MS end
+  local ended = tonumber(ticks[7]) or 0
+  if ended <= NOW and ended > NOW - lease_ms then return ticks[6], ended end
 end
 if amnesty or (sent_at > 0 and NOW - sent_at > lease_ms / 3) then
-  local from = silent_from()
+  local from, ended = silence()
   if from and from ~= ticks[3] then
-    barrier = NOW_MS + lease_ms
+    -- However late somebody asks, the dead are recovered one lease after it.
+    barrier = ended + lease_ms
     redis.pcall('HSET', prefix .. 'ticks', 'no_reap_before', barrier, 'amnesty_for', from, 'amnesty_at', NOW_MS)
   end
 end

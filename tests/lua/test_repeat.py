@@ -206,6 +206,19 @@ def test_r5_the_amnesty_after_a_first_beat_is_one_lease_long(bench: Bench) -> No
     assert bench.state("b") == State.QUEUED
 
 
+def test_r5_who_asks_late_gets_what_is_left_of_that_lease(bench: Bench) -> None:
+    """Two leases of grace would recover the dead later than is promised."""
+    _two_that_beat(bench)
+    bench.wait(LEASE + 1)
+    bench.beat("quick", holds=1)
+    for _ in range(2):
+        bench.wait(LEASE // 3)
+        bench.beat("quick", holds=1)
+    assert bench.reap(amnesty=True).status == "AMNESTY"
+    bench.wait(LEASE // 3 + 1)
+    assert bench.reap(amnesty=True).jobs == 1
+
+
 def test_r5_a_reap_that_was_held_up_on_its_way_asks_by_itself(bench: Bench) -> None:
     """Sent before the server stood still and carried out after, before anybody could beat."""
     _two_that_beat(bench)
