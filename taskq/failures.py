@@ -6,8 +6,9 @@ from collections.abc import Container, Iterable
 from taskq import calls
 from taskq.errors import InvalidInput
 from taskq.ids import check_queue
-from taskq.inspector import Inspector, TypeStatistics
+from taskq.inspector import Inspector
 from taskq.model import ErrorGroup
+from taskq.stats import TypeStatistics
 from taskq.store import AsyncStore
 
 PAGE_QUEUES = 20

@@ -7,7 +7,7 @@ bounded pages, statistics from per-minute hashes.
 import asyncio
 import base64
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from taskq.keys import QueueKeys
 from taskq.model import Job, QueueInfo, QueueMetrics
 from taskq.registry import ANY_TYPE, Registry, WorkerInfo
 from taskq.states import State
+from taskq.stats import Past, Statistics
 from taskq.store import AsyncStore, translate
 
 PAGE_BUDGET = 1000
@@ -37,10 +38,6 @@ STATE_ORDER = (
 )
 """The order in which a list over all states shows them: what is going on first."""
 
-MINUTES_KEPT = 120
-"""Minutes that are read one by one; what is older comes from ten-minute sums."""
-MINUTES_MAX = 2880
-
 
 @dataclass(frozen=True, slots=True)
 class JobPage:
@@ -54,56 +51,12 @@ class JobPage:
     cursor: str | None
 
 
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Percentiles in ms, read from a histogram of half octaves: off by a fifth at most."""
-
-    count: int
-    p50: float
-    p95: float
-    p99: float
-
-
-@dataclass(frozen=True, slots=True)
-class TypeStatistics:
-    """What happened to the jobs of one type. ``counts`` has the words of the scripts (``succeeded``,
-    ``failed``, ``cancelled``, ``raised``, ``crashes``, ``lost``)."""
-
-    job_type: str
-    counts: dict[str, int]
-    wait: Latency | None
-    run: Latency | None
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """Counts of ``minutes`` minutes from ``at`` (ms) on, over all types."""
-
-    at: int
-    minutes: int
-    counts: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Statistics:
-    """A stretch of a queue's past, from ``since`` to ``now`` (ms), over all types and by type."""
-
-    queue: str
-    since: int
-    now: int
-    counts: dict[str, int]
-    per_minute: dict[str, float]
-    wait: Latency | None
-    run: Latency | None
-    types: tuple[TypeStatistics, ...]
-    series: tuple[Point, ...]
-
-
 class Inspector:
-    """Reads through one store; keeps nothing."""
+    """Reads through one store; keeps nothing but what is over (``Past``)."""
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
+        self._past = Past(store)
 
     async def queue_names(self) -> list[str]:
         """Every queue that was ever used, by name."""
@@ -263,31 +216,8 @@ class Inspector:
     async def statistics(
         self, queue: str, minutes: int = 60, *, types: Container[str] | None = None
     ) -> Statistics:
-        """What happened in the last ``minutes`` minutes, the one that runs included; of ``types`` only.
-
-        Older than two hours comes in ten-minute steps, so that the stretch may begin up to nine minutes
-        sooner; ``since`` says where. Raises ``InvalidInput``.
-        """
-        if not 1 <= minutes <= MINUTES_MAX:
-            raise InvalidInput(f"minutes must be from 1 to {MINUTES_MAX}", field="minutes")
-        keys = self._store.keys.queue(check_queue(queue))
-        (clock,) = await self._store.pipeline([("TIME",)])
-        if isinstance(clock, Exception):
-            raise translate(clock)
-        now = int(clock[0]) * 1000 + int(clock[1]) // 1000
-        spans = _spans(now // 60_000, minutes)
-        hashes = await self._store.pipeline(
-            [
-                ("HGETALL", keys.stats(first) if length == 1 else keys.stats10(first))
-                for first, length in spans
-            ]
-        )
-        tallies = [_Tally.read(pairs, types) for pairs in hashes]
-        points = tuple(
-            Point(first * 60_000, length, tally.totals())
-            for (first, length), tally in zip(spans, tallies, strict=True)
-        )
-        return _summary(queue, spans[0][0] * 60_000, now, tallies, points)
+        """What happened in the last minutes (``stats.Past``). Raises ``InvalidInput``."""
+        return await self._past.read(queue, minutes, types=types)
 
 
 def _error(reply: Any) -> dict[str, Any] | None:
@@ -367,123 +297,3 @@ def _start(
     if (queue, state) in places:
         return places.index((queue, state)), inner
     return sum(1 for name in names if name < queue) * len(states), None
-
-
-# --- statistics -------------------------------------------------------------------------------------
-
-
-def _spans(this_minute: int, minutes: int) -> list[tuple[int, int]]:
-    """(first minute, length) of the hashes to read, oldest first: ten-minute sums, then minutes."""
-    first = this_minute - minutes + 1
-    edge = (this_minute - MINUTES_KEPT) // 10 * 10
-    if first >= edge:
-        return [(minute, 1) for minute in range(first, this_minute + 1)]
-    sums = [(minute, 10) for minute in range(first // 10 * 10, edge, 10)]
-    return sums + [(minute, 1) for minute in range(edge, this_minute + 1)]
-
-
-class _Tally:
-    """Counters by (word, type) and histograms by (kind, type); type '' is the whole queue's."""
-
-    def __init__(self) -> None:
-        self.counts: dict[tuple[str, str], int] = {}
-        self.histograms: dict[tuple[str, str], dict[int, int]] = {}
-
-    @classmethod
-    def read(cls, pairs: Any, types: Container[str] | None = None) -> "_Tally":
-        """Of a stats hash (of these types only); what cannot be read is passed over, as the scripts do."""
-        tally = cls()
-        if isinstance(pairs, Exception) or not pairs:
-            return tally
-        items = (
-            pairs.items() if isinstance(pairs, dict) else zip(pairs[::2], pairs[1::2], strict=True)
-        )
-        for field, value in items:
-            parts = field.decode(errors="replace").split(":")
-            if types is not None and (len(parts) == 1 or parts[1] not in types):
-                continue
-            try:
-                if len(parts) == 3:
-                    tally._bucket(parts[0], parts[1], int(parts[2]), int(value))
-                else:
-                    tally._count(parts[0], parts[1] if len(parts) == 2 else "", int(value))
-            except ValueError:
-                continue
-        return tally
-
-    def _count(self, word: str, job_type: str, n: int) -> None:
-        self.counts[word, job_type] = self.counts.get((word, job_type), 0) + n
-
-    def _bucket(self, kind: str, job_type: str, bucket: int, n: int) -> None:
-        histogram = self.histograms.setdefault((kind, job_type), {})
-        histogram[bucket] = histogram.get(bucket, 0) + n
-
-    def add(self, other: "_Tally") -> None:
-        for (word, job_type), n in other.counts.items():
-            self._count(word, job_type, n)
-        for (kind, job_type), histogram in other.histograms.items():
-            for bucket, n in histogram.items():
-                self._bucket(kind, job_type, bucket, n)
-
-    def totals(self) -> dict[str, int]:
-        out: dict[str, int] = {}
-        for (word, _), n in sorted(self.counts.items()):
-            out[word] = out.get(word, 0) + n
-        return out
-
-    def latency(self, kind: str, job_type: str | None = None) -> Latency | None:
-        """Of one type, or of all."""
-        merged: dict[int, int] = {}
-        for (of, by), histogram in self.histograms.items():
-            if of == kind and job_type in (None, by):
-                for bucket, n in histogram.items():
-                    merged[bucket] = merged.get(bucket, 0) + n
-        return latency(merged)
-
-    def types(self) -> list[str]:
-        return sorted({t for _, t in (*self.counts, *self.histograms) if t})
-
-
-def latency(histogram: Mapping[int, int]) -> Latency | None:
-    """Percentiles of a histogram in which bucket b holds durations up to 2^(b/2) ms."""
-    total = sum(histogram.values())
-    if total <= 0:
-        return None
-
-    def percentile(share: float) -> float:
-        rank, seen = share * total, 0
-        for bucket in sorted(histogram):
-            n = histogram[bucket]
-            if seen + n >= rank:
-                low = 0.0 if bucket == 0 else 2 ** ((bucket - 1) / 2)
-                return float(round(low + (2 ** (bucket / 2) - low) * (rank - seen) / n, 3))
-            seen += n
-        return float(round(2 ** (max(histogram) / 2), 3))
-
-    return Latency(total, percentile(0.50), percentile(0.95), percentile(0.99))
-
-
-def _summary(
-    queue: str, since: int, now: int, tallies: Iterable[_Tally], points: tuple[Point, ...]
-) -> Statistics:
-    whole = _Tally()
-    for tally in tallies:
-        whole.add(tally)
-    totals = whole.totals()
-    elapsed = max(now - since, 1) / 60_000
-    types = []
-    for job_type in whole.types():
-        counts = {word: n for (word, t), n in sorted(whole.counts.items()) if t == job_type}
-        wait, run = whole.latency("wait", job_type), whole.latency("run", job_type)
-        types.append(TypeStatistics(job_type, counts, wait, run))
-    return Statistics(
-        queue,
-        since,
-        now,
-        totals,
-        {word: round(n / elapsed, 2) for word, n in totals.items()},
-        whole.latency("wait"),
-        whole.latency("run"),
-        tuple(types),
-        points,
-    )

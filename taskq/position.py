@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from taskq import calls
 from taskq.errors import JobNotFound
 from taskq.ids import split_id
-from taskq.inspector import Inspector, Statistics, how_to_serve, serving
+from taskq.inspector import Inspector, how_to_serve, serving
 from taskq.model import Job, Place
 from taskq.ordering import effective_priority
 from taskq.registry import WorkerInfo
 from taskq.states import TERMINAL, State
+from taskq.stats import Statistics
 from taskq.store import AsyncStore
 
 IN_TURN = ("next", "workers_busy", "running", "ended")

@@ -133,14 +133,14 @@ async def matching(
 
 
 _FIELDS = (
-    "state",
-    "type",
-    "priority",
-    "created_at",
-    "finished_at",
-    "fence",
-    "fingerprint",
-    "cancel",
+    b"state",
+    b"type",
+    b"priority",
+    b"created_at",
+    b"finished_at",
+    b"fence",
+    b"fingerprint",
+    b"cancel",
 )
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 from taskq.bulk import Bulk, Preview
 from taskq.doctor import Finding
-from taskq.inspector import TypeStatistics
 from taskq.model import ErrorGroup
 from taskq.position import Position
 from taskq.present import latency_to_dict, rfc3339
 from taskq.registry import WorkerInfo
 from taskq.selection import BulkFilter
 from taskq.server import ServerFacts, ServerReport
+from taskq.stats import TypeStatistics
 
 
 def position_to_dict(position: Position) -> dict[str, Any]:

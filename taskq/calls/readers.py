@@ -115,56 +115,62 @@ def _object(data: bytes, name: str = "message") -> dict[str, Any]:
     return {name: text[:10_000]}
 
 
+_STATES = {state.value.encode(): state for state in State}
+
+
 def parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job | None:
     """A job out of its fields and lines; None for no job. Raises ``BrokenKey`` if its state is none."""
     if not fields:
         return None
-    f = {text_of(fields[i]): fields[i + 1] for i in range(0, len(fields), 2)}
-    state = text_of(f.get("state", b""))
-    if state not in State.__members__.values():
+    f: dict[bytes, bytes] = dict(zip(fields[::2], fields[1::2], strict=True))
+    state = _STATES.get(f.get(b"state", b""))
+    if state is None:
         raise BrokenKey(f"job {queue}:{ulid} is not readable: run `taskq doctor`")
 
-    def number(name: str) -> int | None:
+    def number(name: bytes) -> int | None:
+        value = f.get(name)
+        if value is None:
+            return None
         try:
-            return int(float(f[name])) if name in f else None
+            return int(value) if value.isdigit() else int(float(value))
         except (ValueError, OverflowError):
             # Spoilt by hand: the rest of the job is shown all the same, and doctor names the field.
             return None
 
-    def text(name: str) -> str | None:
+    def text(name: bytes) -> str | None:
         return f[name].decode(errors="replace") if name in f else None
 
     return Job(
         id=f"{queue}:{ulid}",
         queue=queue,
         ulid=ulid,
-        job_type=text("type") or "",
-        state=State(state),
-        priority=number("priority") or 0,
-        payload=f.get("payload"),
+        job_type=text(b"type") or "",
+        state=state,
+        priority=number(b"priority") or 0,
+        payload=f.get(b"payload"),
         # A result of null is not written: an ended job without the field returned nothing.
-        result=f.get("result", b"null" if state == "succeeded" and "stub" not in f else None),
-        error=_object(f["error"]) if "error" in f else None,
-        reason=text("reason"),
-        progress=_object(f["progress"]) if "progress" in f else None,
-        attempts=number("attempts") or 0,
-        failures=number("failures") or 0,
-        crashes=number("crashes") or 0,
-        lost=number("lost") or 0,
-        max_attempts=number("max_attempts"),
-        timeout_ms=number("timeout_ms"),
-        unique_key=text("unique"),
-        worker=text("worker"),
-        fence=number("fence"),
-        cancel_requested="cancel" in f,
-        created_at=number("created_at"),
-        eligible_at=number("eligible_at") or number("created_at"),
-        started_at=number("started_at"),
-        finished_at=number("finished_at"),
-        expires_at=number("expires_at"),
-        retried_from=text("retried_from"),
-        fingerprint=text("fingerprint"),
-        stub="stub" in f,
+        result=f.get(b"result", b"null" if state is State.SUCCEEDED and b"stub" not in f else None),
+        error=_object(f[b"error"]) if b"error" in f else None,
+        reason=text(b"reason"),
+        progress=_object(f[b"progress"]) if b"progress" in f else None,
+        attempts=number(b"attempts") or 0,
+        failures=number(b"failures") or 0,
+        crashes=number(b"crashes") or 0,
+        lost=number(b"lost") or 0,
+        max_attempts=number(b"max_attempts"),
+        timeout_ms=number(b"timeout_ms"),
+        unique_key=text(b"unique"),
+        worker=text(b"worker"),
+        fence=number(b"fence"),
+        cancel_requested=b"cancel" in f,
+        created_at=number(b"created_at"),
+        eligible_at=number(b"eligible_at") or number(b"created_at"),
+        started_at=number(b"started_at"),
+        finished_at=number(b"finished_at"),
+        expires_at=number(b"expires_at"),
+        retried_from=text(b"retried_from"),
+        fingerprint=text(b"fingerprint"),
+        stub=b"stub" in f,
         history=tuple(_object(line) for line in history),
         log=tuple(_object(line, "line") for line in log),
     )

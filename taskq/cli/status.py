@@ -19,10 +19,11 @@ from taskq.doctor import (
     rebuild_registry,
     server_findings,
 )
-from taskq.inspector import MINUTES_MAX, Inspector, Latency, Statistics
+from taskq.inspector import Inspector
 from taskq.present import statistics_to_dict
 from taskq.server import check_server
 from taskq.settings import load_settings
+from taskq.stats import MINUTES_MAX, Latency, Statistics
 from taskq.store import AsyncStore
 
 

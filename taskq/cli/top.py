@@ -15,10 +15,11 @@ import click
 from taskq.cli.options import connection_options, run, unreachable
 from taskq.cli.tables import age, counted, milliseconds, plain, table
 from taskq.errors import Unavailable
-from taskq.inspector import Inspector, Latency, Statistics, oldest_head, unserved
+from taskq.inspector import Inspector, oldest_head, unserved
 from taskq.model import QueueInfo
 from taskq.registry import WorkerInfo
 from taskq.settings import load_settings
+from taskq.stats import Latency, Statistics
 from taskq.store import AsyncStore
 
 QUEUES_SHOWN = 30

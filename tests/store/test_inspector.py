@@ -3,6 +3,7 @@
 import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,11 +13,12 @@ from support.queue import Bench
 from taskq import calls
 from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, Unavailable
 from taskq.ids import UlidFactory
-from taskq.inspector import Inspector, latency, unserved
+from taskq.inspector import Inspector, unserved
 from taskq.keys import Keys
 from taskq.present import job_to_dict, queue_to_dict, rfc3339, statistics_to_dict
 from taskq.registry import WorkerInfo
 from taskq.states import State
+from taskq.stats import REMEMBER_SECONDS, latency
 from taskq.store import AsyncStore
 
 ulid = UlidFactory()
@@ -272,6 +274,38 @@ async def test_a_broken_stats_hash_is_passed_over(
         ]
     )
     assert (await look.statistics("q")).counts == {"enqueued": 1}
+
+
+async def test_minutes_that_are_over_are_read_once_in_a_while(
+    redis_url: str, store: AsyncStore, look: Inspector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SimpleNamespace(now=1000.0)
+    monkeypatch.setattr("taskq.stats.time", SimpleNamespace(monotonic=lambda: clock.now))
+    keys = store.keys.queue("q")
+    ((seconds, _),) = await store.pipeline([("TIME",)])
+    minute = int(seconds) // 60
+
+    async def count(minutes_ago: int) -> int:
+        await store.pipeline([("HINCRBY", keys.stats(minute - minutes_ago), "enqueued:mail", 1)])
+        return (await look.statistics("q", 30)).counts["enqueued"]
+
+    assert await count(10) == 1
+    assert await count(10) == 1
+    # This minute, and the one before it, may still be counted in.
+    assert [await count(0), await count(0), await count(1)] == [2, 3, 4]
+    assert (await look.statistics("q", 30, types={"sms"})).counts == {}
+    assert (await look.statistics("q", 30, types={"mail"})).counts == {"enqueued": 4}
+    clock.now += REMEMBER_SECONDS
+    assert await count(10) == 6
+
+
+async def test_what_is_remembered_has_a_bound(
+    redis_url: str, store: AsyncStore, look: Inspector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("taskq.stats.MOST_REMEMBERED", 100)
+    for queue in ("a", "b", "c", "d"):
+        await look.statistics(queue, 60)
+        assert len(look._past._over) <= 101
 
 
 def test_percentiles_lie_in_the_bucket_of_their_rank() -> None:

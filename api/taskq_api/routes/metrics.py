@@ -8,8 +8,8 @@ from starlette.responses import PlainTextResponse
 from taskq.apikeys import Scope
 from taskq.errors import QueueNotFound
 from taskq.ids import check_queue
-from taskq.inspector import MINUTES_MAX
 from taskq.present import queue_to_dict, statistics_to_dict
+from taskq.stats import MINUTES_MAX
 from taskq_api.access import access_of, is_blind, needs
 from taskq_api.deps import known_parameters, services
 from taskq_api.docs import REDIS, answers
