@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Depends, FastAPI
 from prometheus_client import CollectorRegistry
 from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from taskq.aio import end_tasks
 from taskq.errors import TaskqError
@@ -38,6 +39,7 @@ from taskq_api.routes import (
     steering,
 )
 from taskq_api.schemas import components
+from taskq_api.shortcut import Shortcut
 from taskq_api.version import VERSION
 
 logger = logging.getLogger("taskq.api")
@@ -74,7 +76,13 @@ class Api(FastAPI):
 
     def __init__(self, **options: Any) -> None:
         self.routers: list[APIRouter] = []
+        self.front: ASGIApp = super().__call__
+        """What sees a request before any route."""
         super().__init__(**options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self
+        await self.front(scope, receive, send)
 
     def include_router(self, router: APIRouter, **options: Any) -> None:
         self.routers.append(router)
@@ -119,10 +127,6 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
     app.state.stopping = asyncio.Event()
     app.state.registry = CollectorRegistry()
     errors.install(app)
-    # Found first, and free of the dependency machinery that this busiest route does not use; its twin
-    # in the router is what the OpenAPI document shows.
-    submit = guarded(jobs.submit_job)
-    app.add_route("/jobs", submit, methods=["POST"], include_in_schema=False)
     for module in (
         jobs,
         steering,
@@ -140,21 +144,28 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
     ):
         app.include_router(module.router)
     dashboard.mount_assets(app)
-    # The one that is added last sees a request first.
-    app.add_middleware(BodyLimit, max_bytes=settings.max_body_bytes)
-    app.add_middleware(Door, settings=settings)
+    # Within the framework's own, which would answer first; the one in front is for what stands before it.
+    app.add_middleware(errors.Shield)
+    app.front = _front(app, settings)
+    return app
+
+
+def _front(app: Api, settings: Settings) -> ASGIApp:
+    """From the innermost to the one that sees a request first."""
+    # Its twin in the router is what the OpenAPI document shows.
+    front: ASGIApp = Shortcut(app.front, "POST", "/jobs", guarded(jobs.submit_job))
+    front = BodyLimit(front, max_bytes=settings.max_body_bytes)
+    front = Door(front, settings=settings)
     if settings.origins:
-        app.add_middleware(
-            CORSMiddleware,
+        front = CORSMiddleware(
+            front,
             allow_origins=settings.origins,
             allow_methods=["GET", "POST", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type", "Idempotency-Key", "Last-Event-ID"],
             expose_headers=["Location", "Retry-After"],
         )
-    app.add_middleware(errors.Shield)
-    app.add_middleware(SecurityHeaders)
-    app.add_middleware(RequestMetrics, registry=app.state.registry)
-    return app
+    front = SecurityHeaders(errors.Shield(front))
+    return RequestMetrics(front, registry=app.state.registry)
 
 
 @contextlib.asynccontextmanager

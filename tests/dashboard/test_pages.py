@@ -180,6 +180,36 @@ def test_events_are_asked_for_once_and_polling_rests_meanwhile(visit: Any) -> No
     assert len(asked) <= 8, asked
 
 
+def test_a_tab_that_is_left_open_neither_grows_nor_hammers(visit: Any, shop: Shop) -> None:
+    """Hours of polling by a clock that runs ahead, while jobs come and go: after the first hour nothing is
+    kept that was not kept before, and no more is asked than was meant."""
+    page = visit("/ui/jobs")
+    page.clock.install()
+    page.reload()
+    settled(page)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    console = page.context.new_cdp_session(page)
+
+    def an_hour() -> int:
+        for step in range(60):
+            shop.submit("greet", {"name": str(step)}, queue="open")
+            page.clock.run_for(60_000)
+            page.wait_for_load_state("networkidle")
+        console.send("HeapProfiler.collectGarbage")
+        used: int = console.send("Runtime.getHeapUsage")["usedSize"]
+        return used
+
+    an_hour()
+    before, nodes = an_hour(), page.locator("*").count()
+    asked.clear()
+    after = an_hour()
+    assert after < before * 1.1 + 300_000, (before, after)
+    assert page.locator("*").count() < nodes * 1.2
+    # Queues, jobs, types, workers, each every 15 s at most beside a stream, and what events bring.
+    assert len(asked) < 60 * 4 * 12, len(asked)
+
+
 def test_without_events_it_polls(visit: Any, shop: Shop) -> None:
     shop.patch("/queues/polled", {"paused": True})
     page = visit("/ui/workers")
