@@ -30,45 +30,6 @@ SQUEEZE_AT = ((0.98, 4), (0.96, 3), (0.93, 2), (0.90, 1))
 """Share of maxmemory from which ended jobs are dropped early, and how far (see ``trim.lua``)."""
 
 
-class OutageWatch:
-    """Tells when Redis was away or its clock jumped: the grounds on which a reap asks for amnesty.
-
-    Only a hint: the script grants it by the server's own record (see ``reap.lua``).
-    """
-
-    def __init__(self, lease_seconds: float) -> None:
-        self._lease = lease_seconds
-        self._asking_since: float | None = None
-        self._until = 0.0
-        self._offset: float | None = None
-
-    def asking(self) -> None:
-        """Call before each round: what no answer came to counts from here."""
-        if self._asking_since is None:
-            self._asking_since = time.monotonic()
-
-    def answered(self, server_ms: float, uptime_seconds: int) -> None:
-        """Call with the server's clock and age after each round that went through."""
-        now = time.monotonic()
-        if self._asking_since is not None and now - self._asking_since > self._lease / 3:
-            self._until = now + self._lease
-        self._asking_since = None
-        offset = server_ms / 1000 - now
-        if self._offset is not None and offset - self._offset > self._lease / 3:
-            self._until = now + self._lease
-        self._offset = offset
-        if uptime_seconds < self._lease:
-            self._until = max(self._until, now + 1)
-
-    def server_ms(self) -> int:
-        """The server's clock as reckoned from its last answer; 0 before there was one."""
-        return round((time.monotonic() + self._offset) * 1000) if self._offset is not None else 0
-
-    @property
-    def amnesty(self) -> bool:
-        return time.monotonic() < self._until
-
-
 class Janitor:
     """Ticks over all queues every ``every_seconds``, until cancelled."""
 
@@ -76,7 +37,10 @@ class Janitor:
         self._store = store
         self._every = every_seconds
         self._lease_ms = round(lease_seconds * 1000)
-        self._outage = OutageWatch(lease_seconds)
+        self._began: float | None = None
+        """``time.monotonic()`` of the first round."""
+        self._since_ms = 0
+        """The same by the server's clock: why leases that ran out in an outage may be renewed."""
         self._own_queues: set[str] = set()
         self._bulks = Bulks(store)
         self.rounds = 0
@@ -99,7 +63,8 @@ class Janitor:
 
     async def round(self) -> dict[str, int]:
         """One look at every queue; answers how many jobs each duty moved."""
-        self._outage.asking()
+        if self._began is None:
+            self._began = time.monotonic()
         names = await self._queues()
         done: dict[str, int] = {}
         squeeze = await self._server()
@@ -136,15 +101,9 @@ class Janitor:
         )
 
     async def _server(self) -> int:
-        """Asks for the server's clock and memory; answers how far to squeeze."""
-        clock, info = await self._store.pipeline([("TIME",), ("INFO",)])
-        if isinstance(clock, Exception) or isinstance(info, Exception):
-            return 0
+        """Asks for the server's memory; answers how far to squeeze."""
+        (info,) = await self._store.pipeline([("INFO",)])
         facts = info if isinstance(info, dict) else {}
-        self._outage.answered(
-            int(clock[0]) * 1000 + int(clock[1]) / 1000,
-            int(facts.get("uptime_in_seconds", 1 << 30)),
-        )
         limit = int(facts.get("maxmemory", 0))
         share = int(facts.get("used_memory", 0)) / limit if limit else 0.0
         return next((how_far for at, how_far in SQUEEZE_AT if share >= at), 0)
@@ -174,6 +133,8 @@ class Janitor:
         if isinstance(ticks, Exception) or isinstance(clock, Exception):
             return names
         now = int(clock[0]) * 1000 + int(clock[1]) // 1000
+        if self._began is not None:
+            self._since_ms = now - round((time.monotonic() - self._began) * 1000)
         due = []
         for name, tick in zip(names, ticks, strict=True):
             # Nine tenths: the round of another process a moment ago must not push ours a whole round on.
@@ -190,12 +151,7 @@ class Janitor:
         jobs = 0
         for _ in range(MAX_PAGES):
             reaped = await self._store.run(
-                calls.reap(
-                    keys,
-                    lease_ms=self._lease_ms,
-                    amnesty=self._outage.amnesty,
-                    sent_at_ms=self._outage.server_ms(),
-                )
+                calls.reap(keys, lease_ms=self._lease_ms, since_ms=self._since_ms)
             )
             jobs += reaped.jobs
             if reaped.workers or reaped.jobs:

@@ -18,8 +18,7 @@ def reap(
     *,
     lease_ms: int,
     limit: int = 200,
-    amnesty: bool = False,
-    sent_at_ms: int = 0,
+    since_ms: int = 0,
     targets: Sequence[tuple[str, Literal["crashes", "lost", "none"], str]] = (),
     max_crashes: int = MAX_CRASHES,
     max_lost: int = MAX_LOST,
@@ -27,8 +26,8 @@ def reap(
 ) -> Call[Reaped]:
     """Takes back the jobs of expired leases, or of ``targets`` (worker, counter, reason in our words).
 
-    ``amnesty``: the caller saw Redis away. ``sent_at_ms``: the server's clock as the caller reckons it
-    now, by which the script knows a call that was held up on its way; 0 if the caller cannot tell.
+    ``since_ms``: since when this caller has been trying, by the server's clock: leases that ran out while
+    nobody could reach the server are set anew. 0: what ran out is taken, whyever it did.
     """
 
     def parse(reply: Any) -> Reaped:
@@ -39,7 +38,7 @@ def reap(
         if counter not in ("crashes", "lost", "none"):
             raise InvalidInput(f"no counter {counter!r}", field="counter")
         items += (check_worker(worker), counter, check_word(reason, "reason"))
-    fixed = (limit, lease_ms, 1 if amnesty else 0, sent_at_ms, max_crashes, max_lost)
+    fixed = (limit, lease_ms, since_ms, max_crashes, max_lost)
     return make("reap", keys, now, fixed, items, parse)
 
 

@@ -3,13 +3,11 @@
 -- Moves no job. `holds` is how many jobs the worker believes to have. LOST when it was marked dead, or
 -- when it holds jobs and its list here is empty; a lease that vanished over a list that is there is set
 -- again. Otherwise the length of its list, and which of its jobs were asked to stop.
--- Leaves when anybody last beat, and the last silence of everybody (1.5 beats or longer), by which a reap
--- knows an outage of Redis: the first beat after it must not hide it from those who could not beat yet.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ITEMS  item         worker str, lease_ms int, holds int
 -- REPLY  per item     OK | LOST | BROKEN
--- @include _clock
+-- @include _clock _seen
 local stopping = redis.pcall('SCARD', prefix .. 'cancelling')
 local shortest = math.huge
 local replies = {}
@@ -33,9 +31,5 @@ for i = 1, item_count do
     replies[i] = answer
   end
 end
-local before = redis.pcall('HGET', prefix .. 'ticks', 'beat_at')
-redis.pcall('HSET', prefix .. 'ticks', 'beat_at', NOW_MS)
-if type(before) == 'string' and NOW_MS - (tonumber(before) or NOW_MS) > shortest / 2 then
-  redis.pcall('HSET', prefix .. 'ticks', 'silent_from', before, 'silent_to', NOW_MS)
-end
+note_sign_of_life(shortest, false)
 return replies

@@ -4,20 +4,19 @@
 -- whose lease ran out. The worker is marked dead before its first job moves, so nothing it still sends
 -- counts. Its lease stays, at score 0, until its list is empty: a page that did not finish goes on first.
 -- The counter is crashes, lost or none (a stop that was asked for burns nothing).
--- Amnesty: when Redis itself was away nobody could renew. A caller that saw an outage asks for it, and so
--- does a call that arrives much later than it was sent. It is granted once per silence, and only if nobody
--- beats since 1.5 beats, or if such a silence of everybody ended less than a lease ago.
+-- Amnesty: when the server was away nobody could renew. A lease that had not run out before the last silence
+-- of everybody (see _seen) is set anew, from the end of the silence on, by a janitor that was trying all the
+-- while: one that has only just started does not know whether anybody was there to renew.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   limit        int     jobs at most
 -- ARGV   lease_ms     int     grace for a list without a lease
--- ARGV   amnesty      flag    the caller saw an outage
--- ARGV   sent_at      int     ms of the server's clock as the caller knows it; 0: it does not
+-- ARGV   since        int     since when the caller has been trying, ms of the server's clock; 0: no amnesty
 -- ARGV   max_crashes  int
 -- ARGV   max_lost     int
 -- ITEMS  item         worker str, counter str, reason str
 -- REPLY  whole        OK | AMNESTY | BROKEN_KEY
--- @include _clock _config _stats _bulk _history _lines _job _close _requeue _errors
+-- @include _clock _config _stats _bulk _history _lines _job _close _requeue _errors _seen
 local OLDEST_LEASE = 3600000
 local left, workers, moved, ended, more = limit, 0, 0, 0, false
 local COUNTERS = { crashes = true, lost = true, none = true }
@@ -108,38 +107,33 @@ if item_count > 0 then
   return { 'OK', more and 1 or 0, workers, moved, ended }
 end
 
-local ticks = redis.pcall('HMGET', prefix .. 'ticks', 'beat_at', 'no_reap_before', 'amnesty_for', 'holders_cursor', 'amnesty_at',
-  'silent_from', 'silent_to')
-if ticks.err then ticks = {} end
-local barrier = tonumber(ticks[2]) or 0
--- Granted in the future: the clock was set back since. It counts as over.
-if (tonumber(ticks[5]) or 0) > NOW then barrier = 0 end
--- From when and until when nobody could be heard.
-local function silence()
-  if (tonumber(ticks[1]) or 0) < NOW - lease_ms / 2 then return ticks[1] or '0', NOW_MS end
-  local ended = tonumber(ticks[7]) or 0
-  if ended <= NOW and ended > NOW - lease_ms then return ticks[6], ended end
+note_sign_of_life(lease_ms, true)
+local patient = since > 0 and since + lease_ms / 3 < silent_to and silent_to <= NOW
+local forgiven = 0
+
+local function own_lease(worker)
+  local holder = redis.pcall('HGET', prefix .. 'holders', worker)
+  return type(holder) == 'string' and tonumber(string.match(holder, '(%d+)$')) or lease_ms
 end
-if amnesty or (sent_at > 0 and NOW - sent_at > lease_ms / 3) then
-  local from, ended = silence()
-  if from and from ~= ticks[3] then
-    -- However late somebody asks, the dead are recovered one lease after it.
-    barrier = ended + lease_ms
-    redis.pcall('HSET', prefix .. 'ticks', 'no_reap_before', barrier, 'amnesty_for', from, 'amnesty_at', NOW_MS)
-  end
+
+-- Whether the worker got its lease anew.
+local function forgive(worker, expiry)
+  local anew = silent_to + own_lease(worker)
+  if not patient or expiry <= silent_from or anew <= NOW then return false end
+  redis.call('ZADD', prefix .. 'leases', anew, worker)
+  forgiven = forgiven + 1
+  return true
 end
-local forgiven = barrier > NOW
 
 -- A lease further ahead than its own length was set by a clock that has gone back since.
 local ahead = redis.call('ZRANGEBYSCORE', prefix .. 'leases', '(' .. exact(NOW + lease_ms), '+inf', 'WITHSCORES', 'LIMIT', 0, 100)
 for i = 1, #ahead, 2 do
-  local holder = redis.pcall('HGET', prefix .. 'holders', ahead[i])
-  local own = type(holder) == 'string' and tonumber(string.match(holder, '(%d+)$')) or lease_ms
+  local own = own_lease(ahead[i])
   if tonumber(ahead[i + 1]) > NOW + own + 1 then redis.call('ZADD', prefix .. 'leases', NOW + own, ahead[i]) end
 end
 
-local due = redis.call('ZRANGEBYSCORE', prefix .. 'leases', '-inf', forgiven and 0 or NOW, 'LIMIT', 0, 100)
-for i = 1, #due do
+local due = redis.call('ZRANGEBYSCORE', prefix .. 'leases', '-inf', NOW, 'WITHSCORES', 'LIMIT', 0, 100)
+for i = 1, #due, 2 do
   local worker = due[i]
   if redis.call('ZSCORE', prefix .. 'dead', worker) then
     local why = redis.pcall('HGET', prefix .. 'ticks', 'reason:' .. worker)
@@ -150,18 +144,20 @@ for i = 1, #due do
     -- A lease matters only over a list: an idle worker is not dead.
     redis.call('ZREM', prefix .. 'leases', worker)
     redis.pcall('HDEL', prefix .. 'holders', worker)
-  else
+  elseif not forgive(worker, tonumber(due[i + 1])) then
     drain(worker, 'lost', 'lease ran out')
     count('leases_expired', 1)
   end
   if left <= 0 then more = true break end
 end
-if #due == 100 then more = true end
+if #due == 200 then more = true end
 
 -- A list whose lease vanished gets one lease of grace; found through the index of holders, a page a call.
-local page = redis.pcall('HSCAN', prefix .. 'holders', ticks[4] or '0', 'COUNT', 50)
+local at = redis.pcall('HGET', prefix .. 'ticks', 'holders_cursor')
+if type(at) ~= 'string' then at = '0' end
+local page = redis.pcall('HSCAN', prefix .. 'holders', at, 'COUNT', 50)
 if not page.err then
-  if page[1] ~= (ticks[4] or '0') then redis.pcall('HSET', prefix .. 'ticks', 'holders_cursor', page[1]) end
+  if page[1] ~= at then redis.pcall('HSET', prefix .. 'ticks', 'holders_cursor', page[1]) end
   for i = 1, #page[2], 2 do
     local worker = page[2][i]
     if not redis.call('ZSCORE', prefix .. 'leases', worker) then
@@ -181,4 +177,4 @@ flush_lines()
 flush_closed()
 flush_errors()
 flush_stats()
-return { forgiven and 'AMNESTY' or 'OK', more and 1 or 0, workers, moved, ended }
+return { forgiven > 0 and 'AMNESTY' or 'OK', more and 1 or 0, workers, moved, ended }

@@ -69,8 +69,6 @@ def _one_point(
         arguments["runs"] = runs(held)
         if transition == "retry":
             bench.fail(*held, worker="w", max_attempts=1)
-        if transition == "janitor":
-            bench.redis.hset(bench.keys.ticks, "beat_at", int(bench.now) - HOUR)
     if cold:
         bench.redis.script_flush()
     killed = crasher.crash(transition, k, mode, **arguments)

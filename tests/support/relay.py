@@ -96,7 +96,11 @@ class Relay:
         self._open.set()
 
     async def _end(self) -> None:
+        self.refusing = True
         self._server.close()
+        # Those that were accepted a moment ago come to be refused; unmet, they would never be closed.
+        for _ in range(5):
+            await asyncio.sleep(0)
         self._cut("fin")
         for task in list(self._tasks):
             task.cancel()
