@@ -39,11 +39,10 @@ def connect_async(url: str, **options: Any) -> "redis.asyncio.Redis":
     return client
 
 
-@functools.cache
-def _quick(kind: type[Any]) -> type[Any]:
-    """The async connection class without two costs that redis-py's sync one has not, or not so high."""
+class _Quick:
+    """Before redis-py's async connection: without two costs that its sync one has not, or not so high."""
 
-    def pack_command(_: Any, *args: Any) -> list[bytes]:
+    def pack_command(self, *args: Any) -> list[bytes]:
         """By hiredis: redis-py's own loop copies all that is packed so far for each argument, and a claim
         or a batch of submissions has hundreds."""
         if b" " in (command := _bytes(args[0])):
@@ -55,20 +54,28 @@ def _quick(kind: type[Any]) -> type[Any]:
 
     async def send_packed_command(self: Any, command: Any, check_health: bool = True) -> None:
         """Without a timeout, and before Python 3.12 a task for it, where nothing is left to wait for."""
+        plain = super().send_packed_command  # type: ignore[misc]
         if self.health_check_interval or not (self.is_connected and isinstance(command, list)):
-            await kind.send_packed_command(self, command, check_health)
+            await plain(command, check_health)
+            return
+        writer = self._writer
+        if writer.get_extra_info("ssl_object") is not None:
+            # What waits below the encryption cannot be seen.
+            await plain(command, check_health)
             return
         try:
-            self._writer.writelines(command)
-            waits = self._writer.transport.get_write_buffer_size()
+            writer.writelines(command)
+            waits = writer.transport.get_write_buffer_size()
         except (OSError, RuntimeError) as error:  # the latter is uvloop's for a closed transport
             await self.disconnect(nowait=True)
             raise rx.ConnectionError(f"cannot write to Redis: {error}") from error
         if waits:
-            await kind.send_packed_command(self, [], check_health)
+            await plain([], check_health)
 
-    parts = {"pack_command": pack_command, "send_packed_command": send_packed_command}
-    return type(kind.__name__, (kind,), parts)
+
+@functools.cache
+def _quick(kind: type[Any]) -> type[Any]:
+    return type(kind.__name__, (_Quick, kind), {})
 
 
 def _bytes(command: str | bytes) -> bytes:

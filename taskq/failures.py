@@ -45,12 +45,11 @@ async def failures_of(
 
 
 async def latencies(
-    store: AsyncStore, queues: Iterable[object], minutes: int = 10
+    look: Inspector, queues: Iterable[object], minutes: int = 10
 ) -> dict[tuple[str, str], TypeStatistics]:
     """Statistics of the last minutes by (queue, job type), of the first 20 of ``queues``; what is no name is
     passed over."""
     names = sorted({name for name in queues if isinstance(name, str) and _is_queue(name)})
-    look = Inspector(store)
     past = await asyncio.gather(*(look.statistics(name, minutes) for name in names[:PAGE_QUEUES]))
     return {(p.queue, of_type.job_type): of_type for p in past for of_type in p.types}
 

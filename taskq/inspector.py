@@ -151,16 +151,12 @@ class Inspector:
             if isinstance(reply, Exception):
                 continue
             for name, score in zip(reply[::2], reply[1::2], strict=True):
-                lease = name.decode(errors="replace")
+                lease, end = name.decode(errors="replace"), _time(score) or 0
                 # A process has an id for each of its seats: host, pid, and a part of its own.
                 for owner in (lease, lease.rpartition(":")[0]):
-                    ends[owner] = max(ends.get(owner, 0), int(float(score)))
-        known = {worker.id: (worker.id, f"{worker.host}:{worker.pid}") for worker in workers}
-        return {
-            worker: max(ends[name] for name in names if name in ends)
-            for worker, names in known.items()
-            if any(name in ends for name in names)
-        }
+                    ends[owner] = max(ends.get(owner, 0), end)
+        found = {w.id: ends.get(w.id) or ends.get(f"{w.host}:{w.pid}") for w in workers}
+        return {worker: end for worker, end in found.items() if end}
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that were seen lately."""

@@ -30,7 +30,8 @@ unique:<key>           string  ulid that holds the key        the job ended
 wake:<type>            list    wake tokens, at most 64        TTL, or the line is empty
 control:<worker>       list    nudges to beat now             TTL
 config                 hash    settings of the queue          never
-ticks                  hash    janitor's clocks and marks     never
+ticks                  hash    duties (last tick, ms), when   never
+                               anybody was seen, silences
 totals                 hash    bytes of big ended jobs        never
 stats:<minute>         hash    counters and histograms        TTL 3 h
 stats10:<minute>       hash    ten-minute sums                TTL 48 h

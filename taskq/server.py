@@ -60,9 +60,24 @@ class ServerFacts:
 
 async def look_at_server(store: AsyncStore) -> tuple[ServerReport, ServerFacts]:
     """``check_server``, and what there is to show. Raises ``Unavailable`` when it cannot be asked."""
-    report = await check_server(store)
-    info, config = await store.pipeline([("INFO",), ("CONFIG", "GET", "appendfsync")])
-    return report, _facts(_info(info) or {}, _config(config) or {})
+    info, listpack, fsync, marks, cluster = await store.pipeline(
+        [
+            ("INFO",),
+            ("CONFIG", "GET", "hash-max-listpack-value"),
+            ("CONFIG", "GET", "appendfsync"),
+            ("HGETALL", store.keys.schema),
+            ("CLUSTER", "INFO"),
+        ]
+    )
+    told = _info(info)
+    # A marker that is no hash is doctor's to report; an error about the cluster says that it is none.
+    report = judge(
+        told,
+        _config(listpack),
+        None if isinstance(marks, Exception) else _config(marks),
+        None if isinstance(cluster, Exception) else _info(cluster),
+    )
+    return report, _facts(told or {}, _config(fsync) or {})
 
 
 def _facts(info: Mapping[str, str], config: Mapping[str, str]) -> ServerFacts:
@@ -90,21 +105,8 @@ def _facts(info: Mapping[str, str], config: Mapping[str, str]) -> ServerFacts:
 
 async def check_server(store: AsyncStore) -> ServerReport:
     """Looks at the server. Raises ``Unavailable`` when it cannot be asked."""
-    info, config, marks, cluster = await store.pipeline(
-        [
-            ("INFO",),
-            ("CONFIG", "GET", "hash-max-listpack-value"),
-            ("HGETALL", store.keys.schema),
-            ("CLUSTER", "INFO"),
-        ]
-    )
-    # A marker that is no hash is doctor's to report; an error about the cluster says that it is none.
-    return judge(
-        _info(info),
-        _config(config),
-        None if isinstance(marks, Exception) else _config(marks),
-        None if isinstance(cluster, Exception) else _info(cluster),
-    )
+    report, _ = await look_at_server(store)
+    return report
 
 
 def raise_if_unsafe(report: ServerReport) -> None:

@@ -122,11 +122,17 @@ class Past:
         return known
 
     def _remember(self, name: str, moment: float, tally: "_Tally") -> None:
-        if self._counters > MOST_REMEMBERED:
-            self._over.clear()
-            self._counters = 0
-        self._counters += 1 + len(tally.counts) + sum(map(len, tally.histograms.values()))
+        """Those that were read first stand first, and go when they are old or the rest has no room."""
+        if (old := self._over.pop(name, None)) is not None:
+            self._counters -= old[1].size()
+        while self._over:
+            first, (read_at, its) = next(iter(self._over.items()))
+            if self._counters <= MOST_REMEMBERED and moment - read_at < REMEMBER_SECONDS:
+                break
+            del self._over[first]
+            self._counters -= its.size()
         self._over[name] = (moment, tally)
+        self._counters += tally.size()
 
 
 def _spans(this_minute: int, minutes: int) -> list[tuple[int, int]]:
@@ -172,6 +178,10 @@ class _Tally:
     def _bucket(self, kind: str, job_type: str, bucket: int, n: int) -> None:
         histogram = self.histograms.setdefault((kind, job_type), {})
         histogram[bucket] = histogram.get(bucket, 0) + n
+
+    def size(self) -> int:
+        """How many counters it holds, and one for itself."""
+        return 1 + len(self.counts) + sum(map(len, self.histograms.values()))
 
     def only(self, types: Container[str] | None) -> "_Tally":
         """What is counted by these types; all for None."""

@@ -17,6 +17,7 @@ DRAIN_PAUSE_SECONDS = 0.25
 bytes is reset, and then the client loses the answer."""
 
 JUDGED_PAIRS = 256
+JUDGED_LENGTH = 300
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -121,6 +122,8 @@ class SameOrigin:
 
     def _judge(self, host: str, origin: str | None) -> str | None:
         pair = host, origin
+        if len(host) + len(origin or "") > JUDGED_LENGTH:
+            return self._refusal(host, origin)
         if pair not in self._judged:
             if len(self._judged) >= JUDGED_PAIRS:
                 self._judged.clear()

@@ -78,8 +78,8 @@ def _cell(value: object) -> str:
 
 
 def size(n: int) -> str | None:
-    """Bytes in MiB; None for 0, which stands for what is not known."""
-    return f"{n / 1_048_576:,.0f} MiB" if n else None
+    """Bytes in MB; None for 0, which stands for what is not known."""
+    return f"{n / 1e6:,.0f} MB" if n else None
 
 
 def counted(n: int, one: str, many: str = "") -> str:

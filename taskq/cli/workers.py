@@ -86,13 +86,14 @@ def stop(worker: str, as_json: bool, redis_url: str | None, namespace: str | Non
 def _ask(
     worker: str, wish: str, as_json: bool, redis_url: str | None, namespace: str | None
 ) -> None:
-    async def tell(store: AsyncStore) -> Sequence[WorkerInfo]:
+    async def tell(store: AsyncStore) -> tuple[Sequence[WorkerInfo], dict[str, int]]:
         async with acting(store, f"worker.{wish}", worker[:200]):
-            return await tell_worker(store, worker, wish)
+            told = await tell_worker(store, worker, wish)
+        return told, await Inspector(store).lease_ends(told)
 
-    asked = run(redis_url, namespace, tell)
+    asked, ends = run(redis_url, namespace, tell)
     if as_json:
-        echo_json({"workers": [worker_to_dict(found) for found in asked]})
+        echo_json({"workers": [worker_to_dict(found, ends.get(found.id)) for found in asked]})
         return
     for found in asked:
         click.echo(f"{found.host}:{found.pid}  asked to {'be quiet' if wish == 'quiet' else wish}")

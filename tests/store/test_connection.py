@@ -79,6 +79,21 @@ async def test_a_connection_that_was_closed_meanwhile_is_a_lost_connection(
     assert await client.ping()
 
 
+@pytest.mark.parametrize("error", [OSError("gone"), RuntimeError("the handler is closed")])
+async def test_a_write_that_fails_ends_the_connection(client: Any, error: Exception) -> None:
+    await client.ping()
+    (connection,) = client.connection_pool._available_connections
+
+    def failing(_: Any) -> None:
+        raise error
+
+    connection._writer.writelines = failing
+    with pytest.raises(rx.ConnectionError, match="cannot write"):
+        await client.ping()
+    assert not connection.is_connected
+    assert await client.ping()
+
+
 @pytest.mark.parametrize("make", [connect, connect_async])
 def test_a_wrong_url_is_an_error_of_the_configuration(make: Any) -> None:
     with pytest.raises(ConfigError, match="URL"):

@@ -11,6 +11,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import re
 import secrets
 import signal
@@ -444,12 +445,10 @@ def _last_will(keys: QueueKeys, worker: str, fields: list[Any]) -> Call[list[str
 
 
 def _hear_no_more_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """The work is done: a signal that meets the end of the interpreter must not look like a violent death.
-
-    Held back meanwhile, since the loop puts the default handlers back when it lets go of its own.
-    """
+    """The work is done: a signal that meets the end of the interpreter ends it at once, and is no violent
+    death. Held back meanwhile, since the loop puts the default handlers back when it lets go of its own."""
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     for number in STOP_SIGNALS:
         loop.remove_signal_handler(number)
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda *_: os._exit(0))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)

@@ -28,7 +28,11 @@ async def list_keys(request: Request) -> Response:
     return json_response(encode({"keys": [key_to_dict(key) for key in keys]}))
 
 
-@router.get("/keys/self", responses=answers({200: schemas.Self}, *REDIS))
+@router.get(
+    "/keys/self",
+    responses=answers({200: schemas.Self}, "invalid", *REDIS),
+    dependencies=[Depends(known_parameters)],
+)
 @needs()
 async def show_self(request: Request) -> Response:
     """Who this request is from, and what it may do: for clients that show only what they can use."""

@@ -110,10 +110,17 @@ async def _ask(request: Request, worker_id: str, wish: str) -> Response:
     access_of(request).check_everything()
     async with acting(request, f"worker.{wish}", worker_id[:200]):
         asked = await tell_worker(services(request).client.store, worker_id, wish)
-    return json_response(encode({"workers": [worker_to_dict(worker) for worker in asked]}))
+    ends = await services(request).inspector.lease_ends(asked)
+    shown = [worker_to_dict(worker, ends.get(worker.id)) for worker in asked]
+    return json_response(encode({"workers": shown}))
 
 
-@router.get("/server", tags=["doctor"], responses=answers({200: Server}, *REDIS))
+@router.get(
+    "/server",
+    tags=["doctor"],
+    responses=answers({200: Server}, "invalid", *REDIS),
+    dependencies=[Depends(known_parameters)],
+)
 @needs(Scope.READ)
 async def show_server(request: Request) -> Response:
     """The Redis server: whether it keeps jobs, its memory, and how what it writes reaches the disk."""

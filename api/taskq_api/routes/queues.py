@@ -113,7 +113,7 @@ async def list_job_types(request: Request) -> Response:
     problems = await its.payloads.problems()
     published = _types_for(access, await its.registry.types(), workers)
     past = await latencies(
-        its.client.store,
+        its.inspector,
         [about.get("queue") for about in published.values() if isinstance(about, dict)],
     )
     rows = [

@@ -132,7 +132,7 @@ class Worker(BaseModel):
     )
     lease_expires_at: Timestamp = Field(
         description="when its lease would run out, were it not renewed: its jobs would go to others then; "
-        "null: it runs nothing"
+        "null: it runs nothing, or it is not known"
     )
 
 

@@ -145,13 +145,19 @@ export function useReady() {
   });
 }
 
+const server = {
+  queryKey: ["server"],
+  queryFn: ({ signal }: { signal: AbortSignal }) => get<Server>("/server", {}, signal),
+};
+
 /** The Redis server's own figures. */
 export function useServer() {
-  return useQuery({
-    queryKey: ["server"],
-    queryFn: ({ signal }) => get<Server>("/server", {}, signal),
-    ...usePoll(CALM_MS),
-  });
+  return useQuery({ ...server, ...usePoll(CALM_MS) });
+}
+
+/** What the names of all keys begin with, where this browser's key may know it. */
+export function useNamespace(): string | undefined {
+  return useQuery({ ...server, staleTime: Number.POSITIVE_INFINITY, retry: false }).data?.namespace;
 }
 
 export function useVersion() {

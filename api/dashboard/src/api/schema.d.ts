@@ -3910,7 +3910,7 @@ export interface components {
             /**
              * Lease Expires At
              * Format: date-time
-             * @description when its lease would run out, were it not renewed: its jobs would go to others then; null: it runs nothing
+             * @description when its lease would run out, were it not renewed: its jobs would go to others then; null: it runs nothing, or it is not known
              */
             lease_expires_at: string | null;
         };
@@ -7269,6 +7269,15 @@ export interface operations {
                     "application/problem+json": components["schemas"]["Problem"];
                 };
             };
+            /** @description `invalid`: A value was refused */
+            422: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
             /** @description `rate_limited`: The API key has used up its rate; `too_many_failures`: Too many wrong API keys came from this address */
             429: {
                 headers: {
@@ -7596,6 +7605,15 @@ export interface operations {
             };
             /** @description `scope_missing`: The API key may not do this; `forbidden_job_type`: The API key may not use this job type; `key_restricted`: The API key is bound to some queues or job types; `forbidden_host`: This Host is not served without API keys; `forbidden_origin`: Requests from this Origin are refused without API keys */
             403: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+            /** @description `invalid`: A value was refused */
+            422: {
                 headers: {
                     [name: string]: unknown;
                 };

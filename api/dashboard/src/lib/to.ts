@@ -16,3 +16,6 @@ export const to = {
   keys: "/ui/keys",
   audit: "/ui/audit",
 };
+
+/** Pages that show nothing without the scope `admin`. */
+export const FOR_ADMINS: readonly string[] = [to.keys, to.audit];

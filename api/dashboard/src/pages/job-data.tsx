@@ -1,4 +1,4 @@
-import { useServer } from "@/api/queries";
+import { useNamespace } from "@/api/queries";
 import type { Job } from "@/api/types";
 import { Json } from "@/ui/json";
 import { At, Code, Empty, Panel } from "@/ui/parts";
@@ -84,7 +84,7 @@ function Log({ job }: { job: Job }) {
 /** What shows the same by hand, where this page cannot be reached. */
 function RedisCli({ job }: { job: Job }) {
   const ulid = job.id.slice(job.id.lastIndexOf(":") + 1);
-  const namespace = useServer().data?.namespace;
+  const namespace = useNamespace();
   const key = (name: string) => `'${namespace ?? "taskq"}:{${job.queue}}:${name}'`;
   const lines = [`redis-cli HGETALL ${key(`job:${ulid}`)}`, `redis-cli LRANGE ${key(`history:${ulid}`)} 0 -1`, `redis-cli LRANGE ${key(`log:${ulid}`)} 0 -1`];
   if (job.state === "queued") lines.push(`redis-cli ZRANK ${key(`ready:${job.job_type}`)} ${ulid}`);

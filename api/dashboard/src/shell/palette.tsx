@@ -3,10 +3,11 @@ import { Dialog } from "radix-ui";
 import { useState } from "react";
 import { useNavigate } from "react-router";
 
+import { useMay } from "@/api/may";
 import { useJobTypes, useQueues } from "@/api/queries";
 import { STATES } from "@/api/types";
 import { live, theme, zone } from "@/lib/settings";
-import { to } from "@/lib/to";
+import { FOR_ADMINS, to } from "@/lib/to";
 import { Icon, StateIcon, type IconName } from "@/ui/icons";
 
 const PAGES: readonly (readonly [string, string, IconName])[] = [
@@ -41,6 +42,7 @@ function Choices({ onClose }: { onClose: () => void }) {
   const navigate = useNavigate();
   const queues = useQueues().data ?? [];
   const types = useJobTypes().data ?? [];
+  const admin = useMay()("admin");
   const go = (where: string) => () => {
     onClose();
     void navigate(where);
@@ -64,7 +66,7 @@ function Choices({ onClose }: { onClose: () => void }) {
           </Command.Item>
         ) : null}
         <Command.Group heading="Pages">
-          {PAGES.map(([name, where, icon]) => (
+          {PAGES.filter(([, where]) => admin || !FOR_ADMINS.includes(where)).map(([name, where, icon]) => (
             <Command.Item key={where} className="menu-item" value={`page ${name}`} onSelect={go(where)}>
               <Icon name={icon} /> {name}
             </Command.Item>

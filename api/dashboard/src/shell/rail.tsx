@@ -3,7 +3,7 @@ import { NavLink } from "react-router";
 import { useMay } from "@/api/may";
 import { useQueues, useVersion } from "@/api/queries";
 import { compact } from "@/lib/format";
-import { to } from "@/lib/to";
+import { FOR_ADMINS, to } from "@/lib/to";
 import { Icon, Logo, type IconName } from "@/ui/icons";
 import { base } from "@/api/client";
 
@@ -18,7 +18,6 @@ const PAGES: readonly (readonly [string, IconName, string])[] = [
   [to.audit, "audit", "Audit"],
 ];
 
-const FOR_ADMINS: readonly string[] = [to.keys, to.audit];
 const SHOWN = 12;
 
 export function Rail() {

@@ -97,13 +97,13 @@ function LiveToggle() {
 /** Where this browser's key may not do everything: what is left out is left out for that. */
 function Limits() {
   const { data: its } = useSelf();
-  if (!its || its.scopes.includes("operate")) return null;
+  if (!its || (its.scopes.includes("operate") && its.queues === null && its.job_types === null)) return null;
   const only = [its.queues ? `queues ${its.queues.join(", ")}` : "", its.job_types ? `job types ${its.job_types.join(", ")}` : ""].filter(Boolean);
   const text = `${its.name ? `The key ${its.name}` : "This key"} may: ${its.scopes.join(", ") || "nothing"}${only.length > 0 ? `; only ${only.join(" and ")}` : ""}`;
   return (
     <Tip text={text}>
       <span className="tag t-plain" tabIndex={0} role="note" aria-label={text}>
-        <Icon name="keys" />{its.scopes.includes("submit") ? "Submits and reads" : "Read only"}
+        <Icon name="keys" />{its.scopes.some((scope) => scope !== "read" && scope !== "payload") ? "Limited key" : "Read only"}
       </span>
     </Tip>
   );
