@@ -64,7 +64,8 @@ class Settings(BaseSettings):
         default=2,
         ge=0.05,
         le=60,
-        description="seconds between two rounds of the janitor (expired leases, due jobs)",
+        description="seconds between two rounds of the janitor (expired leases, due jobs); a fifth of a "
+        "lease at most",
     )
     grace_seconds: float = Field(
         default=30,
@@ -131,6 +132,12 @@ class Settings(BaseSettings):
                     "each must be an origin such as https://ops.example.com or http://localhost:3000"
                 )
         return text
+
+    @property
+    def janitor_period(self) -> float:
+        """Seconds between two rounds. A janitor that looks seldom could not be told from a server that was
+        away (``reap.lua``: half a lease without a sign of life)."""
+        return min(self.janitor_seconds, self.lease_seconds / 5)
 
     @property
     def origins(self) -> tuple[str, ...]:

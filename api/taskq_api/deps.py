@@ -85,7 +85,7 @@ class Services:
             workers,
             Janitor(
                 store,
-                every_seconds=settings.janitor_seconds,
+                every_seconds=settings.janitor_period,
                 lease_seconds=settings.lease_seconds,
             ),
             probe,

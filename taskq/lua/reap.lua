@@ -5,8 +5,8 @@
 -- counts. Its lease stays, at score 0, until its list is empty: a page that did not finish goes on first.
 -- The counter is crashes, lost or none (a stop that was asked for burns nothing).
 -- Amnesty: when the server was away nobody could renew. A lease that had not run out before the last silence
--- of everybody (see _seen) is set anew, from the end of the silence on, by a janitor that was trying all the
--- while: one that has only just started does not know whether anybody was there to renew.
+-- of everybody (see _seen) is spared for its own length from the end of the silence on, by a janitor that was
+-- trying all the while: one that has only just started does not know whether anybody was there to renew.
 -- KEYS   prefix       <namespace>:{queue}:
 -- ARGV   now          ms      '' for the server's clock
 -- ARGV   limit        int     jobs at most
@@ -109,20 +109,18 @@ end
 
 note_sign_of_life(lease_ms, true)
 local patient = since > 0 and since + lease_ms / 3 < silent_to and silent_to <= NOW
-local forgiven = 0
+local spared = 0
 
 local function own_lease(worker)
   local holder = redis.pcall('HGET', prefix .. 'holders', worker)
   return type(holder) == 'string' and tonumber(string.match(holder, '(%d+)$')) or lease_ms
 end
 
--- Whether the worker got its lease anew.
-local function forgive(worker, expiry)
-  local anew = silent_to + own_lease(worker)
-  if not patient or expiry <= silent_from or anew <= NOW then return false end
-  redis.call('ZADD', prefix .. 'leases', anew, worker)
-  forgiven = forgiven + 1
-  return true
+-- Its lease stays as it is, so that another silence cannot spare it again.
+local function spare(worker, expiry)
+  local spares = patient and expiry > silent_from and NOW < silent_to + own_lease(worker)
+  if spares then spared = spared + 1 end
+  return spares
 end
 
 -- A lease further ahead than its own length was set by a clock that has gone back since.
@@ -144,13 +142,13 @@ for i = 1, #due, 2 do
     -- A lease matters only over a list: an idle worker is not dead.
     redis.call('ZREM', prefix .. 'leases', worker)
     redis.pcall('HDEL', prefix .. 'holders', worker)
-  elseif not forgive(worker, tonumber(due[i + 1])) then
+  elseif not spare(worker, tonumber(due[i + 1])) then
     drain(worker, 'lost', 'lease ran out')
     count('leases_expired', 1)
   end
   if left <= 0 then more = true break end
 end
-if #due == 200 then more = true end
+if #due == 200 and spared < 100 then more = true end
 
 -- A list whose lease vanished gets one lease of grace; found through the index of holders, a page a call.
 local at = redis.pcall('HGET', prefix .. 'ticks', 'holders_cursor')
@@ -177,4 +175,4 @@ flush_lines()
 flush_closed()
 flush_errors()
 flush_stats()
-return { forgiven > 0 and 'AMNESTY' or 'OK', more and 1 or 0, workers, moved, ended }
+return { spared > 0 and 'AMNESTY' or 'OK', more and 1 or 0, workers, moved, ended }

@@ -12,7 +12,7 @@ import pytest
 from support.queue import LEASE, MINUTE, SECOND, TYPE, Bench, ids, runs
 from taskq import calls
 from taskq.errors import BrokenKey, InvalidInput
-from taskq.model import JobSpec, Reconciled
+from taskq.model import JobSpec, Reaped, Reconciled
 from taskq.states import State
 
 HOUR = 60 * MINUTE
@@ -273,6 +273,31 @@ def test_r5_two_outages_in_a_quiet_queue_are_two(bench: Bench) -> None:
         assert _look(bench, since, 3 * SECOND) == 0
 
 
+def test_r5_a_dead_worker_is_not_spared_again_and_again(bench: Bench) -> None:
+    """A janitor that looks seldom leaves a silence between any two looks: it costs one look, not all."""
+    bench.add("a")
+    since = int(bench.now) - HOUR
+    bench.take()
+    taken = []
+    for _ in range(4):
+        bench.wait(LEASE * 3 // 4)
+        taken.append(bench.reap(since_ms=since).jobs)
+    assert taken == [0, 0, 1, 0]
+
+
+def test_r5_more_than_a_page_of_the_spared_do_not_end_the_round(bench: Bench) -> None:
+    """They stay due and come first: a page of them is no reason for another."""
+    since = int(bench.now) - HOUR
+    for n in range(150):
+        bench.add(f"job{n}")
+        bench.take(f"w{n}")
+    bench.reap(since_ms=since)
+    bench.wait(LEASE + 1)
+    reaped = bench.reap(since_ms=since)
+    assert (reaped.status, reaped.more, reaped.jobs) == ("AMNESTY", False, 0)
+    assert _look(bench, since, LEASE + 5 * SECOND) == 150
+
+
 def test_r5_a_reap_that_was_held_up_on_its_way_is_patient_too(bench: Bench) -> None:
     """Sent before the server stood still and carried out after, before anybody could beat."""
     since = _two_that_beat(bench)
@@ -449,7 +474,7 @@ def test_n4_who_was_dead_before_the_outage_is_taken_at_once(bench: Bench) -> Non
     bench.wait(SECOND)
     bench.beat("quick", holds=1)
     bench.wait(LEASE + 1)
-    assert bench.reap(since_ms=since) == bench.reap().__class__("AMNESTY", False, 1, 1, 0)
+    assert bench.reap(since_ms=since) == Reaped("AMNESTY", False, 1, 1, 0)
     assert (bench.state("a"), bench.state("b")) == (State.RUNNING, State.QUEUED)
 
 

@@ -172,7 +172,7 @@ def janitor(
         store = AsyncStore.from_url(settings.redis_url, Keys(settings.namespace))
         keeper = Janitor(
             store,
-            every_seconds=settings.janitor_seconds,
+            every_seconds=settings.janitor_period,
             lease_seconds=settings.lease_seconds,
         )
         try:

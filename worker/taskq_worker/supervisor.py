@@ -80,7 +80,7 @@ class Supervisor:
         self._registry = Registry(self._store, ttl_seconds=max(30.0, 3 * settings.lease_seconds))
         self._janitor = Janitor(
             self._store,
-            every_seconds=settings.janitor_seconds,
+            every_seconds=settings.janitor_period,
             lease_seconds=settings.lease_seconds,
         )
         self._members: list[Member] = []
