@@ -102,10 +102,16 @@ class Relay:
         for _ in range(5):
             await asyncio.sleep(0)
         self._cut("fin")
+        self._open.set()
+        # What is being connected ends by itself, since its client is gone; cancelled in the middle of that, it
+        # would leave a socket that nobody closes. Those of a gate that was forgotten are cancelled.
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=0.5)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     def _cut(self, how: str) -> int:
         n = 0
@@ -141,6 +147,8 @@ class Relay:
         self._writers.add(writer)
         gate = self._open
         await gate.wait()
+        if writer.is_closing():
+            return
         there, back = await asyncio.open_connection("127.0.0.1", self._target, limit=1 << 20)
         losing = [False]
         pumps = [

@@ -11,7 +11,6 @@
 import asyncio
 import contextlib
 import logging
-import os
 import re
 import secrets
 import signal
@@ -445,10 +444,13 @@ def _last_will(keys: QueueKeys, worker: str, fields: list[Any]) -> Call[list[str
 
 
 def _hear_no_more_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """The work is done: a signal that meets the end of the interpreter ends it at once, and is no violent
-    death. Held back meanwhile, since the loop puts the default handlers back when it lets go of its own."""
+    """The work is done: a signal that meets the end of the interpreter must not look like a violent death.
+
+    Held back meanwhile, since the loop puts the default handlers back when it lets go of its own. Only what
+    is ignored stays so to the very end: Python puts all other handlers back before it has ended.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     for number in STOP_SIGNALS:
         loop.remove_signal_handler(number)
-        signal.signal(number, lambda *_: os._exit(0))
+        signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
