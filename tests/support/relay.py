@@ -103,8 +103,8 @@ class Relay:
             await asyncio.sleep(0)
         self._cut("fin")
         self._open.set()
-        # What is being connected ends by itself, since its client is gone; cancelled in the middle of that, it
-        # would leave a socket that nobody closes. Those of a gate that was forgotten are cancelled.
+        # What is being connected ends by itself, since its client is gone; cancelled in the middle of that,
+        # it would leave a socket that nobody closes. Those of a gate that was forgotten are cancelled.
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=0.5)
         for task in list(self._tasks):
