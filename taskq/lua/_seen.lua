@@ -13,9 +13,8 @@ local function note_sign_of_life(lease_ms, janitor)
     silent_from, silent_to = seen_at, NOW_MS
     new[3], new[4], new[5], new[6] = 'silent_from', silent_from, 'silent_to', silent_to
   end
-  if janitor then
-    new[#new + 1] = 'least_lease'
-    new[#new + 1] = lease_ms
-  end
+  -- `beat_at` is what janitors of the first version go by.
+  new[#new + 1] = janitor and 'least_lease' or 'beat_at'
+  new[#new + 1] = janitor and lease_ms or NOW_MS
   redis.pcall('HSET', prefix .. 'ticks', unpack(new))
 end
