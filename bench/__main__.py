@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import depth, drain, events, latency, memory, rest_scale, server, submit
+from bench import depth, drain, events, latency, memory, rest_scale, screens, server, submit
 from bench.report import Plan, Report, Section, show
 from bench.rig import rig
 
@@ -22,6 +22,7 @@ MEASUREMENTS: dict[str, Callable[[Plan], Section]] = {
     "events": events.measure,
     "submit": submit.measure,
     "rest-scale": rest_scale.measure,
+    "screens": screens.measure,
 }
 RESULTS = Path(__file__).with_name("RESULTS.md")
 
