@@ -3,6 +3,7 @@
 A few in the daily suite; ``make chaos`` does the 300 stops and the 500 kills.
 """
 
+import contextlib
 import random
 import re
 import signal
@@ -187,8 +188,11 @@ def _kill(place: Place, worker: Process) -> None:
     place.kill(worker)
     for process in psutil.process_iter(["pid", "environ"]):
         environ = process.info["environ"] or {}
-        if environ.get("FAULT_LEDGER") == str(place.ledger.path) and process.ppid() == 1:
-            place.disturb(process.pid)
+        if environ.get("FAULT_LEDGER") != str(place.ledger.path):
+            continue
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process.ppid() == 1:
+                place.disturb(process.pid)
 
 
 @pytest.mark.beside(seconds=60)

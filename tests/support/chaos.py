@@ -145,6 +145,8 @@ class Chaos:
                 r"(default:\w+) \w+ (?:crashed: .*; failed|failure \d+, the last)", process.text()
             )
             self.place.dead_letters |= set(said)
+        if self.fired["oom"]:
+            self.place.dead_letters |= self._killers_that_are_gone()
         verdict = self.place.verdict(
             5,
             trimmed=self.fired["oom"] > 0,
@@ -163,6 +165,13 @@ class Chaos:
     def _note_dead_letters(self) -> None:
         while not self.drained.wait(0.1):
             self.place.note_dead_letters()
+
+    def _killers_that_are_gone(self) -> set[str]:
+        """Jobs that ended their process so often that they were dead letters, and were dropped before anybody
+        looked, or wrote it down: memory was full."""
+        deaths = Counter(words[1] for words in self.place.ledger.words() if words[0] == "DIE")
+        often = [job_id for job_id, n in deaths.items() if n >= MAX_CRASHES]
+        return {job_id for job_id, job in self.place.jobs(often).items() if job is None}
 
     def _drain(self) -> None:
         """Waits for as long as jobs go on ending: how quickly depends on the machine."""
