@@ -701,6 +701,8 @@ def test_ctrl_c_ends_a_wait_quietly(redis_url: str) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env=env,
+        # Ignored where the tests run in the background, and inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with waiting:
         assert waiting.stderr is not None
