@@ -78,6 +78,8 @@ def test_on_a_terminal_it_goes_on_over_an_outage_and_gives_the_screen_back(tmp_p
             stdout=theirs,
             stderr=subprocess.PIPE,
             env={**os.environ, "TASKQ_REDIS_URL": server.url, "COLUMNS": "200", "LINES": "40"},
+            # Ignored where the tests run in the background, and inherited.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(theirs)
         seen = b""
