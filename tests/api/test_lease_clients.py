@@ -45,6 +45,14 @@ def read(client: socket.socket) -> dict[str, Any]:
     return found
 
 
+def unanswered(client: socket.socket, seconds: float) -> None:
+    """Stays for so long, and is told nothing meanwhile."""
+    client.settimeout(seconds)
+    with pytest.raises(TimeoutError):
+        client.recv(1)
+    client.settimeout(20)
+
+
 @pytest.fixture
 def raw(redis_url: str) -> Iterator[Any]:
     with redis.Redis.from_url(redis_url) as client:
@@ -88,8 +96,8 @@ def test_a_client_that_hangs_up_while_redis_is_slow_takes_nothing(
     process = start_api("--redis-url", redis_url)
     job_id = submit(process)
     raw.execute_command("CLIENT", "PAUSE", 800, "ALL")
-    with polling(process.port):
-        time.sleep(0.3)  # how long the client stays: a paused server tells nothing to wait for
+    with polling(process.port) as client:
+        unanswered(client, 0.3)
     until(lambda: job_of(process, job_id)["state"] == "queued", 5, "the job is back")
     until(lambda: not raw.exists("taskq:{default}:leases"), 5, "no lease is left")
     job = job_of(process, job_id)
@@ -106,9 +114,9 @@ def test_one_of_two_polls_with_a_key_hangs_up(
     one, two = start_api("--redis-url", redis_url), start_api("--redis-url", redis_url)
     leaving, staying = (one, two) if first_hangs_up else (two, one)
     with polling(staying.port, "k") as client:
-        with polling(leaving.port, "k"):
+        with polling(leaving.port, "k") as other:
             until(lambda: polls(raw) == 1, 5, "both wait under one worker id")
-            time.sleep(0.2)
+            unanswered(other, 0.2)
         job_id = submit(staying)
         assert [j["id"] for j in read(client)["jobs"]] == [job_id]
     assert job_of(one, job_id)["state"] == "running"
@@ -134,9 +142,9 @@ def test_a_claim_of_a_killed_process_is_answered_by_another(
     """Killed with the claim in its socket: the server reads it when the process is long gone."""
     one, two = start_api("--redis-url", redis_url), start_api("--redis-url", redis_url)
     job_id = submit(two)
-    with polling(one.port, "k", wait=0.5):
+    with polling(one.port, "k", wait=0.5) as client:
         raw.execute_command("CLIENT", "PAUSE", 500, "ALL")
-        time.sleep(0.2)  # a paused server tells nothing to wait for
+        unanswered(client, 0.2)
         one.popen.kill()
         one.popen.wait(10)
     with polling(two.port, "k", wait=0) as client:

@@ -151,7 +151,11 @@ def worker(
 @click.command()
 @click.option("--redis-url", help="Server (TASKQ_REDIS_URL).")
 @click.option("--namespace", help="First part of every key (TASKQ_NAMESPACE).")
-@click.option("--every", type=float, help="Seconds between rounds (TASKQ_JANITOR_SECONDS).")
+@click.option(
+    "--every",
+    type=float,
+    help="Seconds between rounds, at most a fifth of a lease (TASKQ_JANITOR_SECONDS).",
+)
 @click.option("--once", is_flag=True, help="Do one round and end.")
 @click.option("--log-level", help="debug, info, warning or error (TASKQ_LOG_LEVEL).")
 def janitor(
