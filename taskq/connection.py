@@ -6,7 +6,6 @@ Repeating is the store's, which knows what is safe.
 import functools
 from typing import Any
 
-import hiredis
 import redis
 import redis.asyncio
 import redis.backoff
@@ -15,6 +14,7 @@ from redis.asyncio.retry import Retry as AsyncRetry
 from redis.retry import Retry
 
 from taskq.errors import ConfigError
+from taskq.wire import Wire, pack
 
 
 def connect(url: str, **options: Any) -> "redis.Redis":
@@ -27,15 +27,28 @@ def connect(url: str, **options: Any) -> "redis.Redis":
         raise ConfigError(f"the Redis URL is wrong: {error}") from None
 
 
-def connect_async(url: str, **options: Any) -> "redis.asyncio.Redis":
+class AsyncRedis(redis.asyncio.Redis):
+    """redis-py's client, with a ``wire`` for what never blocks on the server."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        pool: Any = self.connection_pool
+        pool.connection_class = _quick(pool.connection_class)
+        self.wire = Wire(pool.make_connection)
+
+    async def aclose(self, close_connection_pool: bool | None = None) -> None:
+        await self.wire.close()
+        await super().aclose(close_connection_pool)
+
+
+def connect_async(url: str, **options: Any) -> AsyncRedis:
     """A client for one event loop. Raises ``ConfigError``."""
     retry = AsyncRetry(redis.backoff.NoBackoff(), 0)
     try:
-        client = redis.asyncio.Redis.from_url(url, **{**_options(url), "retry": retry, **options})
+        client: Any = AsyncRedis.from_url(url, **{**_options(url), "retry": retry, **options})
     except ValueError as error:
         raise ConfigError(f"the Redis URL is wrong: {error}") from None
-    pool: Any = client.connection_pool
-    pool.connection_class = _quick(pool.connection_class)
+    assert isinstance(client, AsyncRedis)
     return client
 
 
@@ -47,10 +60,7 @@ class _Quick:
         or a batch of submissions has hundreds."""
         if b" " in (command := _bytes(args[0])):
             args = (*command.split(), *args[1:])
-        try:
-            return [hiredis.pack_command(args)]
-        except TypeError as error:
-            raise rx.DataError(str(error)) from error
+        return [pack(args)]
 
     async def send_packed_command(self: Any, command: Any, check_health: bool = True) -> None:
         """Without a timeout, and before Python 3.12 a task for it, where nothing is left to wait for."""

@@ -19,7 +19,7 @@ import redis.asyncio
 import redis.exceptions as rx
 
 from taskq.calls import Call
-from taskq.connection import connect, connect_async
+from taskq.connection import AsyncRedis, connect, connect_async
 from taskq.errors import BrokenKey, OutOfMemory, TaskqError, Unavailable
 from taskq.keys import Keys
 from taskq.lua import Script
@@ -31,7 +31,7 @@ RETRY_SECONDS = 5.0
 """How long a client tries again before it gives up with ``Unavailable``."""
 MOST_CALLS = 64
 """Calls of one async client that are under way at once. More gain nothing, as the server runs one at a
-time, and would each open a connection; the others wait in order."""
+time; the others wait in order."""
 ROOM_SECONDS = 10.0
 """How long a call waits for its turn among them, before it gives up with ``Unavailable``."""
 
@@ -210,7 +210,10 @@ class AsyncStore:
         self, client: "redis.asyncio.Redis", keys: Keys, *, retry_seconds: float = RETRY_SECONDS
     ) -> None:
         self.redis = client
-        self._execute: Callable[..., Any] = client.execute_command
+        # fakeredis has no wire.
+        self._ask: Callable[..., Awaitable[Any]] = (
+            client.wire.ask if isinstance(client, AsyncRedis) else client.execute_command
+        )
         self.keys = keys
         self.retry_seconds = retry_seconds
         self.errors: Counter[str] = Counter()
@@ -234,10 +237,9 @@ class AsyncStore:
         await self._enter()
         try:
             try:
-                reply = await _cancellable(self._execute(*_evalsha(call)))
+                reply = await self._ask(*_evalsha(call))
             except rx.NoScriptError:
-                body = _body(self.redis, call.script)
-                reply = await _cancellable(self._execute(*_eval(call, body)))
+                reply = await self._ask(*_eval(call, _body(self.redis, call.script)))
         except (redis.RedisError, OSError) as error:
             self._count(error)
             raise
@@ -284,9 +286,7 @@ class AsyncStore:
     async def know_queue(self, queue: str) -> None:
         """Enters the queue in the registry before its first job: janitors find their work by it."""
         if queue not in self._known_queues:
-            await self.retrying(
-                lambda: _cancellable(self._execute("SADD", self.keys.queues, queue))
-            )
+            await self.retrying(lambda: self._ask("SADD", self.keys.queues, queue))
             self._known_queues.add(queue)
 
     async def pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
@@ -310,20 +310,25 @@ class AsyncStore:
     def abandon(self) -> None:
         """Closes the sockets when the event loop is closed already: nothing can be awaited on it."""
         pool: Any = self.redis.connection_pool
-        held = [
+        for connection in [
             *getattr(pool, "_available_connections", ()),
             *getattr(pool, "_in_use_connections", ()),
-        ]
-        for connection in held:
-            transport: Any = getattr(getattr(connection, "_writer", None), "transport", None)
-            # uvloop has closed its own with the loop; asyncio's are closed under their transports.
-            with contextlib.suppress(AttributeError):
-                sock, transport._sock, transport._closing = transport._sock, None, True
-                sock.close()
+        ]:
+            _drop(getattr(getattr(connection, "_writer", None), "transport", None))
             connection._writer = connection._reader = None
+        if isinstance(self.redis, AsyncRedis):
+            _drop(self.redis.wire.transport)
 
     async def close(self) -> None:
         await self.redis.aclose()
+
+
+def _drop(transport: Any) -> None:
+    """Closes the socket of a transport whose loop is closed."""
+    # uvloop has closed its own with the loop; asyncio's are closed under their transports.
+    with contextlib.suppress(AttributeError):
+        sock, transport._sock, transport._closing = transport._sock, None, True
+        sock.close()
 
 
 async def _cancellable(reply: Awaitable[T]) -> T:

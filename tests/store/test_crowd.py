@@ -35,7 +35,7 @@ async def test_who_gets_no_turn_is_told_so(redis_url: str, monkeypatch: pytest.M
     async def silent(*_: Any) -> Any:
         return await held
 
-    answering, crowd._execute = crowd._execute, silent
+    answering, crowd._ask = crowd._ask, silent
     keys = crowd.keys.queue("default")
     stuck = [asyncio.create_task(crowd.run(calls.counts(keys))) for _ in range(MOST_CALLS)]
     try:
@@ -47,7 +47,7 @@ async def test_who_gets_no_turn_is_told_so(redis_url: str, monkeypatch: pytest.M
         for call in stuck:
             call.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
-        crowd._execute = answering
+        crowd._ask = answering
         await crowd.run(calls.counts(keys))
     finally:
         await crowd.close()

@@ -17,6 +17,7 @@ from typing import Any
 import redis.asyncio.connection
 import redis.connection
 
+import taskq.wire
 from taskq import calls
 from taskq.calls import Failure, Success
 from taskq.janitor import Janitor
@@ -92,13 +93,22 @@ def _arm(k: int, mode: str) -> None:
             _die()
         return reply
 
-    # Below redis-py and what of it is ours, where the bytes of one command leave.
-    def async_send(self: Any, command: Any) -> None:
-        sent[0] += 1
-        if sent[0] == k and mode == "before":
-            _die()
-        plain_async_send(self, command)
-        if sent[0] == k and mode == "sent":
+    # Below redis-py, where the bytes of one command leave.
+    def sending(plain: Any) -> Any:
+        def send(self: Any, command: Any) -> Any:
+            sent[0] += 1
+            if sent[0] == k and mode == "before":
+                _die()
+            owed = plain(self, command)
+            if sent[0] == k and mode == "sent":
+                _die()
+            return owed
+
+        return send
+
+    def wire_read(self: Any, data: bytes) -> None:
+        plain_wire_read(self, data)
+        if sent[0] >= k and mode == "answered":
             _die()
 
     async def async_read(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -113,7 +123,10 @@ def _arm(k: int, mode: str) -> None:
     other: Any = redis.asyncio.connection.AbstractConnection
     plain_async_read, other.read_response = other.read_response, async_read
     writer: Any = asyncio.StreamWriter
-    plain_async_send, writer.writelines = writer.writelines, async_send
+    writer.writelines = sending(writer.writelines)
+    line: Any = taskq.wire._Line
+    line.ask = sending(line.ask)
+    plain_wire_read, line.data_received = line.data_received, wire_read
 
 
 def _do(url: str, order: dict[str, Any]) -> None:

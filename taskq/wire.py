@@ -1,0 +1,198 @@
+"""Commands of one event loop over one connection: each is written at once, and answers come in their order.
+
+A pool gives every call a connection of its own, and its bookkeeping and a connection's layers cost more
+than the call. The server runs one script at a time anyway, so calls on one connection wait no longer for it.
+What may block on the server has no place here, as it would hold up all behind it. redis-py makes the
+connection, with its options, encryption and login; from then on only the socket is used.
+"""
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hiredis
+import redis.exceptions as rx
+
+MOST_OWED = 1024
+"""Answers that one connection may owe. Callers are fewer, but some may have gone away while they waited."""
+LATE_SECONDS = 0.05
+"""What has come in time is looked for once more: a process that was stopped sees the clock first."""
+
+_NOTHING = object()
+
+
+def pack(words: Sequence[Any]) -> bytes:
+    """One command as bytes. Raises redis-py's ``DataError`` for what has no form on the wire."""
+    try:
+        packed: bytes = hiredis.pack_command(tuple(words))
+    except TypeError as error:
+        raise rx.DataError(str(error)) from error
+    return packed
+
+
+class Wire:
+    """Opens its connection when it is needed first, and anew when it broke.
+
+    ``make_connection`` makes one of redis-py's async connections, not yet connected.
+    """
+
+    def __init__(self, make_connection: Callable[[], Any]) -> None:
+        self._make_connection = make_connection
+        self._line: _Line | None = None
+        self._opening: asyncio.Task[_Line] | None = None
+        self._closed = False
+
+    async def ask(self, *words: Any) -> Any:
+        """The answer to one command. Raises redis-py's errors, as its clients do.
+
+        After ``ConnectionError`` and ``TimeoutError`` nobody knows whether it was carried out; a caller that
+        is cancelled leaves its place, and the command may still be carried out.
+        """
+        packed = pack(words)
+        line = self._line
+        if line is None or line.lost:
+            line = await self._open()
+        return await line.ask(packed)
+
+    async def _open(self) -> "_Line":
+        """One attempt for all who wait, which does not end with the one of them who gives up."""
+        if self._closed:
+            raise rx.ConnectionError("this client is closed")
+        if self._opening is None:
+            self._opening = asyncio.create_task(self._connect())
+            self._opening.add_done_callback(self._opened)
+        return await asyncio.shield(self._opening)
+
+    async def _connect(self) -> "_Line":
+        connection = self._make_connection()
+        try:
+            await connection.connect()
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        self._line = _Line(connection)
+        return self._line
+
+    def _opened(self, opening: "asyncio.Task[_Line]") -> None:
+        self._opening = None
+        if not opening.cancelled():
+            opening.exception()  # looked at also where nobody waits for it any more
+
+    @property
+    def transport(self) -> Any:
+        """Of the open connection; None where there is none."""
+        return None if self._line is None else self._line.transport
+
+    async def close(self) -> None:
+        """For good. Who waits for an answer gets ``ConnectionError``."""
+        self._closed = True
+        if self._opening is not None:
+            self._opening.cancel()
+            with contextlib.suppress(asyncio.CancelledError, rx.RedisError, OSError):
+                await self._opening
+        if self._line is not None:
+            await self._line.close()
+
+
+class _Line(asyncio.Protocol):
+    """An open connection and the answers that it owes, the oldest first."""
+
+    def __init__(self, connection: Any) -> None:
+        self.lost = False
+        """It takes no call any more."""
+        self._loop = asyncio.get_running_loop()
+        self._timeout = float(connection.socket_timeout)
+        self._owed: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._late: object = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._gone: asyncio.Future[None] = self._loop.create_future()
+        self._reader = hiredis.Reader(
+            protocolError=rx.InvalidResponse,
+            replyError=connection._parser.parse_error,
+            notEnoughData=_NOTHING,
+        )
+        self._writer = connection._writer  # kept, as a stream closes what it is dropped over
+        self.transport: Any = self._writer.transport
+        self.transport.set_protocol(self)
+        connection._writer = connection._reader = None
+
+    def ask(self, packed: bytes) -> "asyncio.Future[Any]":
+        """Raises ``ConnectionError``, and ``TimeoutError`` where too many wait already."""
+        if self.lost:
+            raise rx.ConnectionError("the connection was lost")
+        if len(self._owed) >= MOST_OWED:
+            raise rx.TimeoutError(f"{MOST_OWED} answers are owed already")
+        try:
+            self.transport.write(packed)
+        except (OSError, RuntimeError) as error:  # the latter is uvloop's for a closed transport
+            lost = rx.ConnectionError(f"cannot write to Redis: {error}")
+            self._break(lost)
+            raise lost from error
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._owed.append((future, self._loop.time() + self._timeout))
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._timeout, self._look)
+        return future
+
+    # --- what the event loop calls ---
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._reader.feed(data)
+            while not self.lost and (reply := self._reader.gets()) is not _NOTHING:
+                self._answer(reply)
+        except (rx.RedisError, IndexError) as error:
+            self._break(rx.ConnectionError(f"the server's answer is none: {error!r}"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._end(rx.ConnectionError(f"the connection was closed: {error or 'by the server'}"))
+        if not self._gone.done():
+            self._gone.set_result(None)
+
+    # ---
+
+    def _answer(self, reply: Any) -> None:
+        future, _ = self._owed.popleft()
+        if not isinstance(reply, rx.RedisError):
+            if not future.done():  # else whoever asked has gone
+                future.set_result(reply)
+            return
+        if not future.done():
+            future.set_exception(reply)
+        if isinstance(reply, rx.ReadOnlyError):
+            # It was the primary: a new connection asks anew who is.
+            self._break(rx.ConnectionError("the server has become a replica"))
+
+    def _look(self) -> None:
+        """Ends the connection when the oldest answer has been owed for too long."""
+        self._timer = None
+        if not self._owed:
+            return
+        oldest = self._owed[0]
+        left = oldest[1] - self._loop.time()
+        if left <= 0 and self._late is oldest:
+            self._break(rx.TimeoutError("Redis did not answer in time"))
+            return
+        if left <= 0:
+            self._late, left = oldest, LATE_SECONDS
+        self._timer = self._loop.call_later(left, self._look)
+
+    def _break(self, error: Exception) -> None:
+        self._end(error)
+        self.transport.abort()
+
+    def _end(self, error: Exception) -> None:
+        self.lost = True
+        if self._timer is not None:
+            self._timer.cancel()
+        owed, self._owed = self._owed, deque()
+        for future, _ in owed:
+            if not future.done():
+                future.set_exception(error)
+
+    async def close(self) -> None:
+        self._end(rx.ConnectionError("this client is closed"))
+        self.transport.close()
+        await self._gone
