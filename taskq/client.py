@@ -115,14 +115,27 @@ class _Batcher:
         self._store = store
         self._queue = queue
         self._waiting: list[tuple[JobSpec, asyncio.Future[Enqueued]]] = []
+        self._busy = False
+        """A call is under way; what comes meanwhile shares the next one."""
         self._sender: asyncio.Task[None] | None = None
 
     async def submit(self, spec: JobSpec) -> Enqueued:
+        if not self._busy:
+            return await self._submit_alone(spec)
         future: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
         self._waiting.append((spec, future))
-        if self._sender is None:
-            self._sender = asyncio.create_task(self._send())
         return await future
+
+    async def _submit_alone(self, spec: JobSpec) -> Enqueued:
+        """Without a task, whose turn costs a lone submission more than its call."""
+        self._busy = True
+        try:
+            (outcome,) = await submit_specs(self._store, self._queue, [spec])
+        finally:
+            self._busy = bool(self._waiting)
+            if self._waiting:
+                self._sender = asyncio.create_task(self._send())
+        return outcome
 
     async def _send(self) -> None:
         try:
@@ -143,7 +156,7 @@ class _Batcher:
                         if not future.done():
                             future.set_result(outcome)
         finally:
-            self._sender = None
+            self._busy = False
 
     def _take(self) -> list[tuple[JobSpec, "asyncio.Future[Enqueued]"]]:
         size = taken = 0

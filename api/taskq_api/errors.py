@@ -6,7 +6,7 @@ A 5xx answer never holds text from the inside; what happened is in the log.
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -274,10 +274,10 @@ class Shield:
             return
         started = False
 
-        async def noting(message: Message) -> None:
+        def noting(message: Message) -> Awaitable[None]:
             nonlocal started
             started = True
-            await send(message)
+            return send(message)
 
         try:
             await self.app(scope, receive, noting)

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import ipaddress
-from collections.abc import Iterable
+from collections.abc import Awaitable, Iterable
 from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -64,13 +64,13 @@ class SecurityHeaders:
             return
         extra = [*_HEADERS, _policy(scope["path"])]
 
-        async def adding(message: Message) -> None:
+        def adding(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 headers = [*message["headers"], *extra]
-                if not any(name == b"cache-control" for name, _ in message["headers"]):
+                if all(name != b"cache-control" for name, _ in message["headers"]):
                     headers.append(_NO_STORE)
                 message["headers"] = headers
-            await send(message)
+            return send(message)
 
         await self.app(scope, receive, adding)
 
@@ -245,11 +245,11 @@ class _Body:
             self._unread = False
         return message
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         last = message["type"] == "http.response.body" and not message.get("more_body", False)
-        if not (last and self._unread):
-            await self._send(message)
-            return
+        return self._end(message) if last and self._unread else self._send(message)
+
+    async def _end(self, message: Message) -> None:
         # The whole answer goes out at once; only its formal end waits.
         await self._send({**message, "more_body": True})
         await self._drain()

@@ -6,7 +6,7 @@ stand in docs/operations.md.
 
 import asyncio
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,12 +82,12 @@ class RequestMetrics:
             return
         began = time.perf_counter()
 
-        async def noting(message: Message) -> None:
+        def noting(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 counter, histogram = self._of(_route(scope), scope["method"], message["status"])
                 counter.inc()
                 histogram.observe(time.perf_counter() - began)
-            await send(message)
+            return send(message)
 
         await self.app(scope, receive, noting)
 

@@ -1,5 +1,5 @@
 """HTTP/1.1 as uvicorn speaks it over httptools, with the bounds that httptools has not: on the size of a
-request's head (its URL and headers) and on how long a client may take to send one."""
+request's head (its URL and headers) and on how long a client may take to send one. An answer is one write."""
 
 import asyncio
 import time
@@ -10,8 +10,48 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from taskq_api.errors import document_bytes
 
 MAX_HEAD_BYTES = 32_768
+JOINED_BYTES = 65_536
+"""Of head and first piece of body: more is not copied only to be one write."""
 SILENT_SECONDS = 15.0
 """For a whole head, and between two pieces of a body."""
+
+
+class _Joined:
+    """A transport that sends the head of an answer and the body that follows at once as one: two writes
+    are two packets, and wake the client twice. A head alone waits for no more than a turn of the loop."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport = transport
+        self._loop = loop
+        self._head: bytes | None = None
+        self.is_closing = transport.is_closing
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        head, self._head = self._head, None
+        if head is None:
+            # No harm where a body begins like this: it waits for a turn, too.
+            if data.startswith(b"HTTP/1.1 "):
+                self._head = data
+                self._loop.call_soon(self._send)
+            else:
+                self._transport.write(data)
+        elif len(head) + len(data) <= JOINED_BYTES:
+            self._transport.write(head + data)
+        else:
+            self._transport.write(head)
+            self._transport.write(data)
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        head, self._head = self._head, None
+        if head is not None and not self._transport.is_closing():
+            self._transport.write(head)
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -25,7 +65,8 @@ class BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        joined: Any = _Joined(transport, self.loop)
+        super().connection_made(joined)
         self._since = time.monotonic()
         self._timer = self.loop.call_later(SILENT_SECONDS, self._look)
 

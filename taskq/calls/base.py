@@ -52,9 +52,10 @@ def make(
     fixed: Iterable[Arg],
     items: Iterable[Arg],
     parse: Callable[[Any], T],
+    again: Callable[[], Call[T]] | None = None,
 ) -> Call[T]:
     """The call of the script ``name``: its fixed arguments, then those of the items."""
-    return Call(lua.load(name), keys.prefix, [_now(now), *fixed, *items], parse)
+    return Call(lua.load(name), keys.prefix, [_now(now), *fixed, *items], parse, again)
 
 
 _WORKER = re.compile(r"[A-Za-z0-9._:-]{1,200}\Z")

@@ -96,13 +96,12 @@ def enqueue(
     items: list[Arg] = []
     for spec in specs:
         items += (spec.id, spec.job_type, spec.payload, spec.priority, _options(spec))
-    call = make("enqueue", keys, now, (), items, _parse_enqueued)
-    if all(spec.check for spec in specs):
-        return call
-    # A repeat may meet jobs that have come and gone since: it must look at their stubs too.
-    return replace(
-        call, again=lambda: enqueue(keys, [replace(spec, check=True) for spec in specs], now=now)
-    )
+
+    def again() -> Call[list[Enqueued]]:
+        # A repeat may meet jobs that have come and gone since: it must look at their stubs too.
+        return enqueue(keys, [replace(spec, check=True) for spec in specs], now=now)
+
+    return make("enqueue", keys, now, (), items, _parse_enqueued, again)
 
 
 def _parse_enqueued(reply: Any) -> list[Enqueued]:
