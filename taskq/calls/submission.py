@@ -17,6 +17,8 @@ from taskq.states import State
 
 MAX_ITEMS = 1000
 """Most jobs in one submission call."""
+_LATEST_MS = 4_417_804_800_000  # 2109-12-30
+_TEN_YEARS = "at most ten years"
 
 
 def check_spec(spec: JobSpec, max_bytes: int = MAX_BYTES) -> None:
@@ -33,17 +35,17 @@ def check_spec(spec: JobSpec, max_bytes: int = MAX_BYTES) -> None:
         raise InvalidInput("traceparent is none of version 00", field="traceparent")
     if spec.delay_ms is not None and spec.run_at_ms is not None:
         raise InvalidInput("give delay or run_at, not both", field="delay")
-    for field, value, low, high in (
-        ("delay", spec.delay_ms, 0, TEN_YEARS_MS),
-        ("run_at", spec.run_at_ms, 0, 4_102_444_800_000 + TEN_YEARS_MS),
-        ("expires", spec.expires_ms, 1, TEN_YEARS_MS),
-        ("max_attempts", spec.max_attempts, 1, 1_000_000),
-        ("timeout", spec.timeout_ms, 0, TEN_YEARS_MS),
-        ("result_ttl", spec.result_ttl_ms, 0, TEN_YEARS_MS),
+    for field, value, low, high, wanted in (
+        ("delay", spec.delay_ms, 0, TEN_YEARS_MS, _TEN_YEARS),
+        ("run_at", spec.run_at_ms, 0, _LATEST_MS, "a time before 2110"),
+        ("expires", spec.expires_ms, 1, TEN_YEARS_MS, "more than 0, and at most ten years"),
+        ("max_attempts", spec.max_attempts, 1, 1_000_000, "a whole number from 1 to 1000000"),
+        ("timeout", spec.timeout_ms, 0, TEN_YEARS_MS, _TEN_YEARS),
+        ("result_ttl", spec.result_ttl_ms, 0, TEN_YEARS_MS, _TEN_YEARS),
     ):
         number: object = value
         if number is not None and (type(number) is not int or not low <= number <= high):
-            raise InvalidInput(f"{field} must be a whole number from {low} to {high}", field=field)
+            raise InvalidInput(f"{field} must be {wanted}", field=field)
 
 
 def check_priority(priority: object) -> int:

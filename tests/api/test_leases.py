@@ -205,9 +205,16 @@ async def test_refuses_what_cannot_be_meant(
 # --- the long poll --------------------------------------------------------------------------------
 
 
+async def until_polling(api: Any, n: int = 1) -> None:
+    """Waits until ``n`` clients are known to poll."""
+    async with asyncio.timeout(10):
+        while await api.store.redis.zcard("taskq:workers") < n:
+            await asyncio.sleep(0.01)
+
+
 async def test_a_poll_wakes_on_new_work(api: Any) -> None:
     poll = asyncio.create_task(lease(api, job_types=["echo"], wait=20))
-    await asyncio.sleep(0.2)
+    await until_polling(api)
     begun = time.monotonic()
     job = await api.submit()
     assert [j["id"] for j in (await poll)["jobs"]] == [job["id"]]
@@ -216,7 +223,7 @@ async def test_a_poll_wakes_on_new_work(api: Any) -> None:
 
 async def test_a_poll_for_any_type_wakes_too(api: Any) -> None:
     poll = asyncio.create_task(lease(api, wait=20))
-    await asyncio.sleep(0.1)
+    await until_polling(api)
     job = await api.submit(job_type="unheard.of")
     assert [j["id"] for j in (await asyncio.wait_for(poll, 5))["jobs"]] == [job["id"]]
 
@@ -233,7 +240,7 @@ async def test_a_poll_wakes_when_a_delayed_job_is_due(run_api: Any) -> None:
 
 async def test_many_polls_share_the_work(api: Any) -> None:
     polls = [asyncio.create_task(lease(api, job_types=["echo"], wait=15)) for _ in range(30)]
-    await asyncio.sleep(0.2)
+    await until_polling(api, 30)
     jobs = {(await api.submit())["id"] for _ in range(30)}
     taken = [job["id"] for poll in polls for job in (await poll)["jobs"]]
     assert sorted(taken) == sorted(jobs)
@@ -242,9 +249,10 @@ async def test_many_polls_share_the_work(api: Any) -> None:
 async def test_idle_polls_cost_one_look_a_second_however_many(run_api: Any) -> None:
     async with run_api(janitor_seconds=60) as api:
         polls = [asyncio.create_task(lease(api, job_types=["echo"], wait=20)) for _ in range(50)]
-        while await api.store.redis.zcard("taskq:workers") < 50:
-            await asyncio.sleep(0.05)
-        await asyncio.sleep(0.5)  # the last of them waits by now
+        await until_polling(api, 50)
+        async with asyncio.timeout(10):
+            while (await api.store.redis.info("clients"))["blocked_clients"] != 1:
+                await asyncio.sleep(0.01)
         await api.store.redis.config_resetstat()
         begun = time.monotonic()
         await asyncio.sleep(2)
@@ -285,7 +293,7 @@ async def test_twenty_claims_with_one_key_make_one_lease(api: Any) -> None:
 async def test_polls_with_one_key_wake_to_one_lease(api: Any) -> None:
     key = {"idempotency-key": "k"}
     polls = [asyncio.create_task(lease(api, key, job_types=["echo"], wait=5)) for _ in range(5)]
-    await asyncio.sleep(0.2)
+    await until_polling(api)
     await api.submit()
     found = await asyncio.gather(*polls)
     assert len({f["id"] for f in found}) == 1
@@ -796,7 +804,7 @@ async def test_a_poll_counts_as_a_worker_that_knows_its_types(api: Any) -> None:
     await api.submit()
     for types, served in ((["echo"], True), (None, True), (["other"], False)):
         poll = asyncio.create_task(lease(api, job_types=types, wait=1))
-        await asyncio.sleep(0.3)
+        await until_polling(api)
         (line,) = (await api.http.get("/queues/default")).json()["types"]
         assert line["served"] is served
         await poll

@@ -48,7 +48,7 @@ RULES = (
     "give delay or run_at, not both",
     "all ids must be of one queue",
     "a key of scope admin could make itself another",
-    "run_at must be a whole number",  # of ms until 2109
+    "run_at must be a time before 2110",
 )
 """What is refused although each field is as its schema says: rules between fields, and one of dates."""
 
