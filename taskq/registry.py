@@ -12,6 +12,11 @@ from typing import Any
 
 from taskq.store import AsyncStore, translate
 
+MOST_WORKERS = 10_000
+"""Workers that are looked at."""
+PAGE = 1000
+"""Records read in one go."""
+
 ANY_TYPE = "*"
 """Among the types of a worker: it takes whatever waits (a lease over HTTP that names no type)."""
 
@@ -162,21 +167,25 @@ class Registry:
             )
 
     async def workers(self) -> list[WorkerInfo]:
-        """Workers that were seen lately; entries whose record has run out are dropped on the way."""
+        """Workers that were seen lately, the latest last, at most ``MOST_WORKERS`` of them; entries whose
+        record has run out are dropped on the way."""
         keys = self._store.keys
-        (ids,) = await self._store.pipeline([("ZRANGE", keys.workers, 0, 999)])
-        if isinstance(ids, Exception) or not ids:
-            return []
-        names = [worker.decode(errors="replace") for worker in ids]
-        records = await self._store.pipeline([("HGETALL", keys.worker(name)) for name in names])
-        out, gone = [], []
-        for worker, name, record in zip(ids, names, records, strict=True):
-            if isinstance(record, Exception) or not record:
-                gone.append(worker)
-            else:
-                out.append(WorkerInfo.parse(name, _decoded(record)))
-        if gone:
-            await self._store.pipeline([("ZREM", keys.workers, *gone)])
+        (ids,) = await self._store.pipeline([("ZRANGE", keys.workers, -MOST_WORKERS, -1)])
+        out: list[WorkerInfo] = []
+        if isinstance(ids, Exception):
+            return out
+        for start in range(0, len(ids), PAGE):
+            page = ids[start : start + PAGE]
+            names = [worker.decode(errors="replace") for worker in page]
+            records = await self._store.pipeline([("HGETALL", keys.worker(name)) for name in names])
+            gone = []
+            for worker, name, record in zip(page, names, records, strict=True):
+                if isinstance(record, Exception) or not record:
+                    gone.append(worker)
+                else:
+                    out.append(WorkerInfo.parse(name, _decoded(record)))
+            if gone:
+                await self._store.pipeline([("ZREM", keys.workers, *gone)])
         return out
 
     async def types(self) -> dict[str, Any]:

@@ -39,6 +39,20 @@ async def test_there_and_back(registry: Registry) -> None:
     assert await registry.workers() == [ONE, bare]
 
 
+async def test_a_large_fleet_is_seen_whole(registry: Registry, raw: Any) -> None:
+    """A queue whose workers are not among the first ones is served all the same."""
+    pipe = raw.pipeline()
+    for n in range(2500):
+        pipe.zadd(KEYS.workers, {f"w{n}": n})
+        if n % 2:
+            pipe.hset(KEYS.worker(f"w{n}"), mapping=ONE.fields())
+    pipe.execute()
+    assert [worker.id for worker in await registry.workers()] == [
+        f"w{n}" for n in range(1, 2500, 2)
+    ]
+    assert raw.zcard(KEYS.workers) == 1250
+
+
 async def test_a_record_is_renewed_and_runs_out(registry: Registry, raw: Any) -> None:
     await registry.tell(ONE)
     await registry.tell(replace(ONE, busy=9, seen_at=4000))
