@@ -17,7 +17,8 @@
 # (a name for lists of workers), LEASE_SECONDS (30) and WAIT_SECONDS (20, the longest poll).
 #
 # SIGTERM or Ctrl-C stops the command and hands its job back, which burns no attempt. If this script dies in any
-# other way, its lease runs out and another worker gets the job: jobs run at least once.
+# other way, its lease runs out and another worker gets the job: jobs run at least once. The command of a script
+# that was killed may still be at it then; give it a limit (`timeout 60 COMMAND`) if that would hurt.
 
 set -u -m # -m: a background command is a process group of its own, so that it can be ended with all it started
 
