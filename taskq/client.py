@@ -132,30 +132,34 @@ class _Batcher:
         try:
             (outcome,) = await submit_specs(self._store, self._queue, [spec])
         finally:
+            # Where a loop ends, all have given up, and a new task would be left behind.
+            self._waiting = [item for item in self._waiting if not item[1].done()]
             self._busy = bool(self._waiting)
-            if self._waiting:
+            if self._busy:
                 self._sender = asyncio.create_task(self._send())
         return outcome
 
     async def _send(self) -> None:
+        batch: list[tuple[JobSpec, asyncio.Future[Enqueued]]] = []
         try:
             while self._waiting:
                 batch = self._take()
                 try:
                     specs = [spec for spec, _ in batch]
                     outcomes = await submit_specs(self._store, self._queue, specs)
-                except BaseException as error:
-                    failure = error if isinstance(error, Exception) else asyncio.CancelledError()
+                except Exception as error:
                     for _, future in batch:
                         if not future.done():
-                            future.set_exception(failure)
-                    if not isinstance(error, Exception):
-                        raise
+                            future.set_exception(error)
                 else:
                     for (_, future), outcome in zip(batch, outcomes, strict=True):
                         if not future.done():
                             future.set_result(outcome)
         finally:
+            # Only where it was cancelled is anybody left.
+            for _, future in batch + self._waiting:
+                future.cancel()
+            self._waiting = []
             self._busy = False
 
     def _take(self) -> list[tuple[JobSpec, "asyncio.Future[Enqueued]"]]:

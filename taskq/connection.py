@@ -34,11 +34,14 @@ class AsyncRedis(redis.asyncio.Redis):
         super().__init__(*args, **options)
         pool: Any = self.connection_pool
         pool.connection_class = _quick(pool.connection_class)
-        self.wire = Wire(pool.make_connection)
+        # RESP3 has messages that answer nobody.
+        self.wire = Wire(lambda: pool.connection_class(**{**pool.connection_kwargs, "protocol": 2}))
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
-        await self.wire.close()
-        await super().aclose(close_connection_pool)
+        try:
+            await self.wire.close()
+        finally:
+            await super().aclose(close_connection_pool)
 
 
 def connect_async(url: str, **options: Any) -> AsyncRedis:

@@ -273,7 +273,8 @@ class Unavailable(TaskqError):
     """Redis did not take the call: away, loading, busy, read-only or failing over.
 
     ``reason`` is one stable word (``connection``, ``timeout``, ``loading``, ``busy``, ``readonly``,
-    ``noreplicas``, ``misconf``, ``auth``, ``tryagain``). Any transition may be repeated safely.
+    ``noreplicas``, ``misconf``, ``auth``, ``tryagain``, ``closed``: by us). Any transition may be
+    repeated safely.
     """
 
     code = "redis_unavailable"

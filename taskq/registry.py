@@ -167,10 +167,10 @@ class Registry:
             )
 
     async def workers(self) -> list[WorkerInfo]:
-        """Workers that were seen lately, the latest last, at most ``MOST_WORKERS`` of them; entries whose
-        record has run out are dropped on the way."""
+        """Workers that were seen lately, the latest last; entries whose record has run out are dropped on
+        the way. Of more than ``MOST_WORKERS`` the latest are left out."""
         keys = self._store.keys
-        (ids,) = await self._store.pipeline([("ZRANGE", keys.workers, -MOST_WORKERS, -1)])
+        (ids,) = await self._store.pipeline([("ZRANGE", keys.workers, 0, MOST_WORKERS - 1)])
         out: list[WorkerInfo] = []
         if isinstance(ids, Exception):
             return out

@@ -210,9 +210,9 @@ class AsyncStore:
         self, client: "redis.asyncio.Redis", keys: Keys, *, retry_seconds: float = RETRY_SECONDS
     ) -> None:
         self.redis = client
-        # fakeredis has no wire.
+        # fakeredis, for one, has no wire.
         self._ask: Callable[..., Awaitable[Any]] = (
-            client.wire.ask if isinstance(client, AsyncRedis) else client.execute_command
+            client.wire.ask if isinstance(client, AsyncRedis) else self._ask_pool
         )
         self.keys = keys
         self.retry_seconds = retry_seconds
@@ -246,6 +246,10 @@ class AsyncStore:
         finally:
             self._room.release()
         return call.parse(reply)
+
+    async def _ask_pool(self, *words: Any) -> Any:
+        client: Any = self.redis
+        return await _cancellable(client.execute_command(*words))
 
     async def _enter(self) -> None:
         """Takes a place among the calls under way. Raises ``Unavailable`` where none becomes free in time."""

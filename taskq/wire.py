@@ -7,7 +7,6 @@ connection, with its options, encryption and login; from then on only the socket
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,10 +14,17 @@ from typing import Any
 import hiredis
 import redis.exceptions as rx
 
-MOST_OWED = 1024
-"""Answers that one connection may owe. Callers are fewer, but some may have gone away while they waited."""
+from taskq.errors import Unavailable
+
+TIMEOUT_SECONDS = 10.0
+"""How long an answer may take where the connection has no ``socket_timeout``."""
 LATE_SECONDS = 0.05
-"""What has come in time is looked for once more: a process that was stopped sees the clock first."""
+"""An answer that is late gets so much more: in a process that stood still the clock is looked at before the
+socket, where the answer may lie."""
+MOST_OWED = 1024
+MOST_UNSENT_BYTES = 67_108_864
+"""What one connection may owe, in answers and in bytes that the server has not taken yet: what callers leave
+behind that give up while it stands still. Those that wait are bounded by the store."""
 
 _NOTHING = object()
 
@@ -35,7 +41,7 @@ def pack(words: Sequence[Any]) -> bytes:
 class Wire:
     """Opens its connection when it is needed first, and anew when it broke.
 
-    ``make_connection`` makes one of redis-py's async connections, not yet connected.
+    ``make_connection`` makes one of redis-py's async connections, for RESP2 and not yet connected.
     """
 
     def __init__(self, make_connection: Callable[[], Any]) -> None:
@@ -59,20 +65,24 @@ class Wire:
     async def _open(self) -> "_Line":
         """One attempt for all who wait, which does not end with the one of them who gives up."""
         if self._closed:
-            raise rx.ConnectionError("this client is closed")
-        if self._opening is None:
-            self._opening = asyncio.create_task(self._connect())
-            self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
+            raise Unavailable("this client is closed; make a new one", reason="closed")
+        opening = self._opening
+        if opening is None:
+            opening = self._opening = asyncio.create_task(self._connect())
+            opening.add_done_callback(self._opened)
+        await asyncio.wait((opening,))
+        if opening.cancelled():
+            raise rx.ConnectionError("this client was closed")
+        return opening.result()
 
     async def _connect(self) -> "_Line":
         connection = self._make_connection()
         try:
             await connection.connect()
+            self._line = _Line(connection)
         except BaseException:
             await connection.disconnect(nowait=True)
             raise
-        self._line = _Line(connection)
         return self._line
 
     def _opened(self, opening: "asyncio.Task[_Line]") -> None:
@@ -82,16 +92,16 @@ class Wire:
 
     @property
     def transport(self) -> Any:
-        """Of the open connection; None where there is none."""
+        """Of the connection that was opened last; None where none was."""
         return None if self._line is None else self._line.transport
 
     async def close(self) -> None:
-        """For good. Who waits for an answer gets ``ConnectionError``."""
+        """For good, and at once: what the server has not taken is not waited for. Who waits for an answer
+        gets ``ConnectionError``."""
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
-            with contextlib.suppress(asyncio.CancelledError, rx.RedisError, OSError):
-                await self._opening
+            await asyncio.wait((self._opening,))
         if self._line is not None:
             await self._line.close()
 
@@ -103,7 +113,7 @@ class _Line(asyncio.Protocol):
         self.lost = False
         """It takes no call any more."""
         self._loop = asyncio.get_running_loop()
-        self._timeout = float(connection.socket_timeout)
+        self._timeout: float = connection.socket_timeout or TIMEOUT_SECONDS
         self._owed: deque[tuple[asyncio.Future[Any], float]] = deque()
         self._late: object = None
         self._timer: asyncio.TimerHandle | None = None
@@ -115,28 +125,25 @@ class _Line(asyncio.Protocol):
         )
         self._writer = connection._writer  # kept, as a stream closes what it is dropped over
         self.transport: Any = self._writer.transport
+        self._unsent: Callable[[], int] = self.transport.get_write_buffer_size
         self.transport.set_protocol(self)
         connection._writer = connection._reader = None
 
     def ask(self, packed: bytes) -> "asyncio.Future[Any]":
-        """Raises ``ConnectionError``, and ``TimeoutError`` where too many wait already."""
+        """Raises ``ConnectionError``, and ``TimeoutError`` where too much waits already."""
         if self.lost:
             raise rx.ConnectionError("the connection was lost")
-        if len(self._owed) >= MOST_OWED:
-            raise rx.TimeoutError(f"{MOST_OWED} answers are owed already")
-        try:
-            self.transport.write(packed)
-        except (OSError, RuntimeError) as error:  # the latter is uvloop's for a closed transport
-            lost = rx.ConnectionError(f"cannot write to Redis: {error}")
-            self._break(lost)
-            raise lost from error
+        if len(self._owed) >= MOST_OWED or self._unsent() > MOST_UNSENT_BYTES:
+            raise rx.TimeoutError("the server takes no more: too much waits for it already")
         future: asyncio.Future[Any] = self._loop.create_future()
         self._owed.append((future, self._loop.time() + self._timeout))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout, self._look)
+        try:
+            self.transport.write(packed)
+        except (OSError, RuntimeError) as error:  # the latter is uvloop's for a closed transport
+            self._break(rx.ConnectionError(f"cannot write to Redis: {error}"))
         return future
-
-    # --- what the event loop calls ---
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -147,11 +154,9 @@ class _Line(asyncio.Protocol):
             self._break(rx.ConnectionError(f"the server's answer is none: {error!r}"))
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._end(rx.ConnectionError(f"the connection was closed: {error or 'by the server'}"))
+        self._fail(rx.ConnectionError(f"the connection was closed: {error or 'by the server'}"))
         if not self._gone.done():
             self._gone.set_result(None)
-
-    # ---
 
     def _answer(self, reply: Any) -> None:
         future, _ = self._owed.popleft()
@@ -180,10 +185,12 @@ class _Line(asyncio.Protocol):
         self._timer = self._loop.call_later(left, self._look)
 
     def _break(self, error: Exception) -> None:
-        self._end(error)
+        """Ends the connection, and tells all who wait why."""
+        self._fail(error)
         self.transport.abort()
 
-    def _end(self, error: Exception) -> None:
+    def _fail(self, error: Exception) -> None:
+        """Takes no call any more, and tells all who wait why."""
         self.lost = True
         if self._timer is not None:
             self._timer.cancel()
@@ -193,6 +200,5 @@ class _Line(asyncio.Protocol):
                 future.set_exception(error)
 
     async def close(self) -> None:
-        self._end(rx.ConnectionError("this client is closed"))
-        self.transport.close()
+        self._break(rx.ConnectionError("this client was closed"))
         await self._gone

@@ -145,7 +145,8 @@ async def read_json(request: Request) -> Any:
 
 
 async def _read(request: Request) -> bytes:
-    """The body, once. Raises ``ClientDisconnect``."""
+    """The body. Once a request: a second time would wait until the client is gone. Raises
+    ``ClientDisconnect``."""
     # starlette's own way costs more than to read what is in it.
     pieces: list[bytes] = []
     more = True

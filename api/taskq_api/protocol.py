@@ -3,6 +3,7 @@ request's head (its URL and headers) and on how long a client may take to send o
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -16,7 +17,7 @@ SILENT_SECONDS = 15.0
 """For a whole head, and between two pieces of a body."""
 
 
-class _Joined:
+class _Joiner:
     """A transport that sends the head of an answer and the body that follows at once as one: two writes
     are two packets, and wake the client twice. A head alone waits for no more than a turn of the loop."""
 
@@ -44,6 +45,9 @@ class _Joined:
             self._transport.write(head)
             self._transport.write(data)
 
+    def writelines(self, pieces: Iterable[bytes]) -> None:
+        self.write(b"".join(pieces))
+
     def close(self) -> None:
         self._send()
         self._transport.close()
@@ -65,7 +69,7 @@ class BoundedProtocol(HttpToolsProtocol):
     _timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        joined: Any = _Joined(transport, self.loop)
+        joined: Any = _Joiner(transport, self.loop)
         super().connection_made(joined)
         self._since = time.monotonic()
         self._timer = self.loop.call_later(SILENT_SECONDS, self._look)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from taskq_api.protocol import JOINED_BYTES, _Joined
+from taskq_api.protocol import JOINED_BYTES, _Joiner
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\n"
 
@@ -33,12 +33,12 @@ class Recorder:
 
 
 @pytest.fixture
-async def pair() -> tuple[_Joined, Recorder]:
+async def pair() -> tuple[_Joiner, Recorder]:
     recorder: Any = Recorder()
-    return _Joined(recorder, asyncio.get_running_loop()), recorder
+    return _Joiner(recorder, asyncio.get_running_loop()), recorder
 
 
-async def test_head_and_body_are_one_write(pair: tuple[_Joined, Recorder]) -> None:
+async def test_head_and_body_are_one_write(pair: tuple[_Joiner, Recorder]) -> None:
     joined, recorder = pair
     for _ in range(2):
         joined.write(HEAD)
@@ -48,7 +48,7 @@ async def test_head_and_body_are_one_write(pair: tuple[_Joined, Recorder]) -> No
     assert len(recorder.told) == 2
 
 
-async def test_a_head_alone_goes_in_the_next_turn(pair: tuple[_Joined, Recorder]) -> None:
+async def test_a_head_alone_goes_in_the_next_turn(pair: tuple[_Joiner, Recorder]) -> None:
     """That of a stream whose first event is far."""
     joined, recorder = pair
     joined.write(HEAD)
@@ -59,7 +59,7 @@ async def test_a_head_alone_goes_in_the_next_turn(pair: tuple[_Joined, Recorder]
     assert recorder.told == [HEAD, b"later"]
 
 
-async def test_a_large_body_is_not_copied(pair: tuple[_Joined, Recorder]) -> None:
+async def test_a_large_body_is_not_copied(pair: tuple[_Joiner, Recorder]) -> None:
     joined, recorder = pair
     body = b"x" * JOINED_BYTES
     joined.write(HEAD)
@@ -68,14 +68,14 @@ async def test_a_large_body_is_not_copied(pair: tuple[_Joined, Recorder]) -> Non
     assert recorder.told[1] is body
 
 
-async def test_what_only_looks_like_a_head_keeps_its_place(pair: tuple[_Joined, Recorder]) -> None:
+async def test_what_only_looks_like_a_head_keeps_its_place(pair: tuple[_Joiner, Recorder]) -> None:
     joined, recorder = pair
     for data in (HEAD, HEAD, HEAD, b"end"):
         joined.write(data)
     assert b"".join(recorder.told) == HEAD * 3 + b"end"
 
 
-async def test_a_close_comes_after_the_head(pair: tuple[_Joined, Recorder]) -> None:
+async def test_a_close_comes_after_the_head(pair: tuple[_Joiner, Recorder]) -> None:
     joined, recorder = pair
     joined.write(HEAD)
     joined.close()
@@ -84,7 +84,7 @@ async def test_a_close_comes_after_the_head(pair: tuple[_Joined, Recorder]) -> N
 
 
 async def test_nothing_is_written_to_what_was_lost_meanwhile(
-    pair: tuple[_Joined, Recorder],
+    pair: tuple[_Joiner, Recorder],
 ) -> None:
     joined, recorder = pair
     joined.write(HEAD)

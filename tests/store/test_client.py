@@ -1,7 +1,9 @@
 """Submitting and waiting over a real server: batches, faults, forks, loops, and every way a wait can end."""
 
 import asyncio
+import gc
 import os
+import signal
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -346,6 +348,47 @@ async def test_all_who_wait_for_a_batch_learn_that_it_failed() -> None:
         server.start()
         assert (await app.submit(TYPE)).created
         await app.close()
+
+
+async def test_all_who_wait_learn_that_the_client_was_closed() -> None:
+    """The one whose call is under way, those who share the next one, and those behind them."""
+    with EmbeddedServer() as server:
+        app = TaskQ(server.url)
+        await app.submit(TYPE)
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            waiting = [asyncio.create_task(app.submit(TYPE)) for _ in range(1200)]
+            for _ in range(3):
+                await asyncio.sleep(0)
+            async with asyncio.timeout(5):
+                await app.close()
+                ends = await asyncio.gather(*waiting, return_exceptions=True)
+            assert {type(end) for end in ends} == {Unavailable}
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+
+
+def test_a_loop_that_ends_leaves_no_submission_behind() -> None:
+    with EmbeddedServer() as server:
+        app = TaskQ(server.url)
+        waiting: list[asyncio.Task[Any]] = []
+
+        async def leaves() -> None:
+            await app.submit(TYPE)
+            os.kill(server.pid, signal.SIGSTOP)
+            waiting.extend(asyncio.create_task(app.submit(TYPE)) for _ in range(3))
+            await asyncio.sleep(0)
+
+        asyncio.run(leaves())
+        os.kill(server.pid, signal.SIGCONT)
+        assert all(task.cancelled() for task in waiting)
+        asyncio.run(closing(app))
+        gc.collect()  # a task that was left behind would complain, which is an error here
+
+
+async def closing(app: TaskQ) -> None:
+    await app.submit(TYPE)
+    await app.close()
 
 
 async def test_a_restart_is_waited_for() -> None:
