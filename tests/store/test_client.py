@@ -1,7 +1,6 @@
 """Submitting and waiting over a real server: batches, faults, forks, loops, and every way a wait can end."""
 
 import asyncio
-import gc
 import os
 import signal
 import threading
@@ -373,17 +372,18 @@ def test_a_loop_that_ends_leaves_no_submission_behind() -> None:
         app = TaskQ(server.url)
         waiting: list[asyncio.Task[Any]] = []
 
-        async def leaves() -> None:
+        async def leaves() -> asyncio.AbstractEventLoop:
             await app.submit(TYPE)
             os.kill(server.pid, signal.SIGSTOP)
             waiting.extend(asyncio.create_task(app.submit(TYPE)) for _ in range(3))
             await asyncio.sleep(0)
+            return asyncio.get_running_loop()
 
-        asyncio.run(leaves())
+        loop = asyncio.run(leaves())
         os.kill(server.pid, signal.SIGCONT)
         assert all(task.cancelled() for task in waiting)
+        assert not asyncio.all_tasks(loop)
         asyncio.run(closing(app))
-        gc.collect()  # a task that was left behind would complain, which is an error here
 
 
 async def closing(app: TaskQ) -> None:
