@@ -5,6 +5,7 @@ runs all that were selected, several at a time; with xdist the processes share t
 reports what its own scenario did. Tests marked ``slow_fault`` run only when they are asked for by -m.
 """
 
+import faulthandler
 import os
 import pickle
 import threading
@@ -73,6 +74,8 @@ def _name(item: pytest.Item) -> str:
 
 def _run_all(session: pytest.Session, folder: Path) -> None:
     """Takes scenarios that no other process has taken, until none is left."""
+    # All of them are one test to pytest, whose dump of what hangs can crash a process with so many threads.
+    faulthandler.cancel_dump_traceback_later()
     items = [item for item in session.items if item.get_closest_marker("beside")]
     # The longest first, so that none stands alone at the end.
     items.sort(key=lambda item: -(item.get_closest_marker("beside").kwargs.get("seconds", 10)))

@@ -142,10 +142,11 @@ def test_f75_a_unique_key_is_given_back(place: Place) -> None:
         key, spec = _unique(place, job_type)
         (outcome,) = place.client.store.run(calls.enqueue(place.queue, [spec]))
         assert outcome.outcome in ("QUEUED", "SCHEDULED"), (key, outcome)
-        (held,) = place.client.store.run(calls.enqueue(place.queue, [_unique(place, "work")[1]]))
+        _, second = _unique(place, "work")
+        (held,) = place.client.store.run(calls.enqueue(place.queue, [second]))
         if held.outcome == "QUEUED":
-            # It had ended already.
-            place.client.store.run(calls.cancel(place.queue, [_last_id(place)]))
+            # The first had ended already; the second must not be in the way, if it has not ended, too.
+            place.client.store.run(calls.cancel(place.queue, [second.id]))
         return f"default:{spec.id}"
 
     for job_type in ("work", "hopeless"):
@@ -191,10 +192,6 @@ def _with_key() -> "object":
     from taskq.app import SubmitOptions
 
     return SubmitOptions(unique_key="k")
-
-
-def _last_id(place: Place) -> str:
-    return str(place.admin.get(place.queue.prefix + "unique:k").decode())
 
 
 def _free(place: Place) -> None:
