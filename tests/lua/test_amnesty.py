@@ -13,11 +13,6 @@ from taskq.states import State
 HOUR = 60 * MINUTE
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 def _two_that_beat(bench: Bench) -> int:
     """Two workers with a job each, and a janitor; answers since when that has been trying."""
     bench.add("a", "b")

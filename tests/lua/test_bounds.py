@@ -14,11 +14,6 @@ from taskq.states import State
 HOUR = 60 * MINUTE
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 def commands(bench: Bench, call: calls.Call[Any]) -> int:
     """Commands that a call runs."""
     bench.redis.config_resetstat()

@@ -63,11 +63,6 @@ also_garbage = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 # --- one broken job among nine good ones ----------------------------------------------------------
 
 

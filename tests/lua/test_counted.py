@@ -9,11 +9,6 @@ from taskq.model import JobSpec, QueueMetrics
 HOUR = 60 * MINUTE
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 def metrics(bench: Bench) -> QueueMetrics:
     return bench.run(calls.metrics(bench.keys, now=bench.now))
 

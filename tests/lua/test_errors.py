@@ -13,11 +13,6 @@ from taskq.model import ErrorGroup
 DAY = 24 * 60 * MINUTE
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 def groups(bench: Bench) -> list[ErrorGroup]:
     return bench.run(calls.errors(bench.keys, now=bench.now))
 

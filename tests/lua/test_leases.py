@@ -12,11 +12,6 @@ from taskq.model import HeldReply, LeaseRecord, OverdueRun
 HOUR = 60 * MINUTE
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 def record(n: int = 1) -> LeaseRecord:
     return LeaseRecord(f"n{n}", f"q:secret{n}", f"w{n}", "owner", "label", LEASE)
 

@@ -1,7 +1,5 @@
 """F09: nothing that a job needs runs out before the job does, however long it waits or is tried again."""
 
-import pytest
-
 from support.queue import LEASE, MINUTE, Bench
 from taskq import calls
 from taskq.states import State
@@ -10,11 +8,6 @@ HOUR = 60 * MINUTE
 DAY = 24 * HOUR
 BRIEF = ("wake:", "stats:", "stats10:", "control:", "error:")
 """Keys that may have a time to live: hints and figures, none of which a job needs."""
-
-
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
 
 
 def nothing_runs_out(bench: Bench, ulid: str) -> None:

@@ -32,11 +32,6 @@ quick = settings(
 priorities = st.integers(PRIORITY_MIN, PRIORITY_MAX)
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 def emptied(bench: Bench) -> Bench:
     """A bench on a flushed server: hypothesis runs many examples in one test."""
     bench.redis.flushdb()

@@ -11,11 +11,6 @@ from taskq.model import JobSpec
 from taskq.states import State
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 def page(bench: Bench, state: State, cursor: Cursor | None = None, **options: Any) -> calls.Page:
     return bench.run(calls.page(bench.keys, state, cursor=cursor, now=bench.now, **options))
 

@@ -9,41 +9,13 @@ from typing import Any
 
 import pytest
 
-from support.queue import LEASE, MINUTE, SECOND, TYPE, Bench, ids, runs
+from support.queue import LEASE, MINUTE, SECOND, TYPE, Bench, ids, reconcile
 from taskq import calls
 from taskq.errors import BrokenKey, InvalidInput
-from taskq.model import JobSpec, Reconciled
+from taskq.model import Reconciled
 from taskq.states import State
 
 HOUR = 60 * MINUTE
-DAY = 24 * HOUR
-DEDUP = 600 * SECOND
-
-
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
-def reconcile(bench: Bench, answered: int, *held: Any, worker: str = "w1") -> Reconciled:
-    return bench.run(calls.reconcile(bench.keys, worker, answered, runs(held), now=bench.now))
-
-
-def end(bench: Bench, ulid: str, state: State, **options: Any) -> None:
-    """Brings a new job to its end."""
-    bench.add(ulid, **options)
-    if state == State.CANCELLED:
-        bench.cancel(ulid)
-        return
-    worker = f"worker-of-{ulid}"
-    (job,) = bench.take(worker)
-    if state == State.SUCCEEDED:
-        bench.finish(job, worker=worker)
-    else:
-        bench.fail(job, worker=worker, max_attempts=1)
-
-
-ENDS = pytest.mark.parametrize("state", [State.SUCCEEDED, State.FAILED, State.CANCELLED])
 
 
 # --- leases, fences and lost answers --------------------------------------------------------------
@@ -420,457 +392,6 @@ def test_n19_watching_an_id_that_is_not_stored_does_not_swallow_it(bench: Bench)
     assert ids(bench.take()) == ["a"]
 
 
-# --- one submission, one job ----------------------------------------------------------------------
-
-
-def test_a_repeated_submission_answers_the_stored_job(bench: Bench) -> None:
-    bench.add("a")
-    (again,) = bench.submit(JobSpec("a", TYPE))
-    assert (again.outcome, again.state) == ("EXISTS", State.QUEUED)
-    assert bench.line() == ["a"]
-    assert bench.counted()["enqueued"] == 1
-
-
-def test_the_same_key_with_another_body_is_refused(bench: Bench) -> None:
-    bench.add("a", digest="body 1", check=True)
-    assert bench.add("a", digest="body 1", check=True) == ["EXISTS"]
-    assert bench.add("a", digest="body 2", check=True) == ["CONFLICT"]
-
-
-@pytest.mark.parametrize("digest", [None, "body"])
-def test_r9_a_job_that_left_at_once_is_recognised_for_dedup_seconds(
-    bench: Bench, digest: str | None
-) -> None:
-    """result_ttl 0: enqueue, answer lost, run and dropped; the repeat does not run it again."""
-    bench.add("a", result_ttl_ms=0, digest=digest)
-    (job,) = bench.take()
-    bench.finish(job)
-    assert bench.state("a") is None
-    assert bench.finish(job) == ["OK"], "the repeated report too"
-    assert bench.add("a", digest=digest, check=True) == ["EXISTS"]
-    bench.wait(DEDUP + 1)
-    bench.trim()
-    assert bench.add("a", digest=digest, check=True) == ["QUEUED"]
-
-
-@ENDS
-@pytest.mark.parametrize("digest", [None, "body"])
-def test_r9_a_job_that_retention_took_is_recognised_too(
-    bench: Bench, state: State, digest: str | None
-) -> None:
-    end(bench, "a", state, digest=digest)
-    bench.configure(**{f"{state.value}_max": 0})
-    bench.trim()
-    assert bench.state("a") is None
-    (again,) = bench.submit(JobSpec("a", TYPE, digest=digest, check=True))
-    assert (again.outcome, again.state) == ("EXISTS", state)
-    if digest:
-        assert bench.add("a", digest="another", check=True) == ["CONFLICT"]
-
-
-@ENDS
-def test_r9_a_deleted_job_is_recognised_too(bench: Bench, state: State) -> None:
-    end(bench, "a", state)
-    bench.run(calls.delete(bench.keys, ["a"], now=bench.now))
-    assert bench.add("a", check=True) == ["EXISTS"]
-
-
-def test_a_stub_of_a_first_life_does_not_take_the_second_with_it(bench: Bench) -> None:
-    """An id stored again without a look at stubs stays when its stub goes."""
-    end(bench, "other", State.CANCELLED, digest="d")
-    end(bench, "a", State.SUCCEEDED)
-    bench.configure(succeeded_max=0, cancelled_max=0)
-    bench.trim()
-    bench.add("a")
-    bench.wait(DEDUP + 1)
-    bench.trim()
-    assert bench.state("a") == State.QUEUED
-    assert set(bench.dump()) == {
-        "job:a",
-        "ready:mail",
-        "lines",
-        "wake:mail",
-        "config",
-        "totals",
-    } | {n for n in bench.dump() if n.startswith(("holders", "leases"))}
-
-
-def test_dedup_max_ends_the_window_early(bench: Bench) -> None:
-    bench.redis.hset(bench.keys.config, "dedup_max", 1)
-    bench.add("a", "b", result_ttl_ms=0, digest="d")
-    bench.finish(*bench.take(most=2))
-    assert not bench.redis.exists(bench.keys.job("a"))
-    assert bench.redis.exists(bench.keys.job("b"))
-
-
-# --- unique keys ----------------------------------------------------------------------------------
-
-
-@ENDS
-def test_every_end_frees_the_unique_key(bench: Bench, state: State) -> None:
-    end(bench, "a", state, unique="k")
-    assert bench.add("b", unique="k") == ["QUEUED"]
-
-
-@pytest.mark.parametrize("way", ["expired", "expired at claim", "purged", "crashed", "cancelled"])
-def test_every_other_end_frees_the_unique_key_too(bench: Bench, way: str) -> None:
-    bench.add("a", unique="k", expires_ms=SECOND if "expired" in way else None)
-    match way:
-        case "expired":
-            bench.wait(2 * SECOND)
-            bench.expire()
-        case "expired at claim":
-            bench.wait(2 * SECOND)
-            bench.take()
-        case "purged":
-            bench.run(calls.purge(bench.keys, [State.QUEUED], now=bench.now))
-        case "crashed":
-            bench.take()
-            bench.reap(targets=[("w1", "crashes", "killed")], max_crashes=1)
-        case _:
-            (job,) = bench.take()
-            bench.cancel("a")
-            bench.release(job)
-    assert bench.add("b", unique="k") == ["QUEUED"]
-
-
-def test_a_live_holder_refuses_a_second_and_is_named(bench: Bench) -> None:
-    bench.add("a", unique="k")
-    for state in ("queued", "running", "retrying"):
-        (refused,) = bench.submit(JobSpec("b", TYPE, unique="k"))
-        assert (refused.outcome, refused.holder) == ("UNIQUE", "a"), state
-        if state == "queued":
-            (job,) = bench.take()
-        elif state == "running":
-            bench.fail(job)
-    assert bench.state("b") is None
-
-
-def test_two_of_one_key_in_one_call_are_one_job(bench: Bench) -> None:
-    assert bench.add("a", "b", unique="k") == ["QUEUED", "UNIQUE"]
-
-
-@pytest.mark.parametrize("holder", ["nobody", "ended", "broken"])
-def test_a_stale_lock_is_taken_over(bench: Bench, holder: str) -> None:
-    """A restore can leave a lock that points at nothing."""
-    if holder == "ended":
-        end(bench, holder, State.SUCCEEDED)
-    if holder == "broken":
-        bench.redis.set(bench.keys.job(holder), "x")
-    bench.redis.set(bench.key("unique:k"), holder)
-    assert bench.add("a", unique="k") == ["QUEUED"]
-    end_of_a = bench.take()
-    bench.finish(*end_of_a)
-    assert not bench.redis.exists(bench.key("unique:k"))
-
-
-def test_r12_a_retry_cannot_take_a_key_that_a_live_job_holds(bench: Bench) -> None:
-    """J1 failed, J2 took its key: retry of J1 is refused, and J1 does not free J2's lock."""
-    end(bench, "j1", State.FAILED, unique="k")
-    bench.add("j2", unique="k")
-    assert bench.retry("j1") == ["UNIQUE"]
-    bench.cancel("j2")
-    assert bench.retry("j1") == ["QUEUED"]
-    assert bench.add("j3", unique="k") == ["UNIQUE"]
-
-
-def test_r12_only_the_holder_frees_a_lock(bench: Bench) -> None:
-    bench.add("a", unique="k")
-    (job,) = bench.take()
-    bench.redis.set(bench.key("unique:k"), "somebody else")
-    bench.finish(job)
-    assert bench.redis.get(bench.key("unique:k")) == b"somebody else"
-
-
-# --- limits of a queue ----------------------------------------------------------------------------
-
-
-def test_max_depth_refuses_what_is_too_much(bench: Bench) -> None:
-    """Waiting of every kind counts; running and ended jobs do not."""
-    bench.configure(max_depth=3)
-    bench.add("late", delay_ms=HOUR)
-    assert bench.add("a", "b", "c") == ["QUEUED", "QUEUED", "FULL"]
-    assert bench.add("a") == ["EXISTS"], "a repeat is answered all the same"
-    bench.take(most=1)
-    assert bench.add("c") == ["QUEUED"]
-
-
-def test_a_thousand_types_are_enough(bench: Bench) -> None:
-    """Also within one call; types that have a line already are welcome."""
-    bench.submit(*(JobSpec(f"j{i}", f"t{i}") for i in range(999)))
-    more = [JobSpec("x", "x"), JobSpec("y", "y"), JobSpec("x2", "x"), JobSpec("z", "t5")]
-    words = [e.outcome for e in bench.submit(*more)]
-    assert words == ["QUEUED", "TOO_MANY_TYPES", "QUEUED", "QUEUED"]
-    assert bench.add("again", job_type="y") == ["TOO_MANY_TYPES"]
-
-
-def test_a_paused_queue_hands_out_nothing(bench: Bench) -> None:
-    bench.configure(paused=True)
-    assert bench.add("a") == ["QUEUED"]
-    reply = bench.claim()
-    assert (reply.jobs, reply.next_score) == ((), None)
-    bench.configure(paused=False)
-    assert ids(bench.take()) == ["a"]
-
-
-def test_a_paused_type_waits_and_the_others_run(bench: Bench) -> None:
-    bench.configure(paused_types=["mail"])
-    bench.add("a", job_type="mail")
-    bench.add("b", job_type="mailer")
-    assert ids(bench.take("w1", 5, "mail", "mailer")) == ["b"]
-    bench.configure(paused_types=[])
-    assert ids(bench.take("w1", 5, "mail", "mailer")) == ["a"]
-
-
-def test_an_older_worker_is_refused_by_a_queue_that_needs_a_newer_one(bench: Bench) -> None:
-    bench.redis.hset(bench.keys.config, "min_protocol", calls.PROTOCOL + 1)
-    bench.add("a")
-    assert bench.claim().status == "TOO_OLD"
-    assert bench.line() == ["a"]
-
-
-# --- expiry ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("waiting", [State.QUEUED, State.SCHEDULED, State.RETRYING])
-def test_a_waiting_job_ends_failed_when_it_expires(bench: Bench, waiting: State) -> None:
-    bench.add("a", expires_ms=MINUTE, delay_ms=HOUR if waiting == State.SCHEDULED else None)
-    if waiting == State.RETRYING:
-        bench.fail(*bench.take(), delay_ms=HOUR)
-    assert bench.state("a") == waiting
-    bench.wait(MINUTE)
-    assert bench.expire()[0] == 1
-    assert (bench.state("a"), bench.field("a", "reason")) == (State.FAILED, "expired")
-
-
-def test_an_expired_job_is_not_run(bench: Bench) -> None:
-    bench.add("a", expires_ms=SECOND)
-    bench.add("b")
-    bench.wait(SECOND)
-    assert ids(bench.take(most=2)) == ["b"]
-    assert bench.state("a") == State.FAILED
-
-
-def test_a_running_job_does_not_expire(bench: Bench) -> None:
-    bench.add("a", expires_ms=SECOND)
-    (job,) = bench.take()
-    bench.wait(HOUR)
-    bench.expire()
-    assert bench.finish(job) == ["OK"]
-
-
-def test_what_has_expired_before_it_came_is_refused(bench: Bench) -> None:
-    assert bench.add("a", expires_at_ms=int(bench.now)) == ["EXPIRED"]
-    assert not bench.dump()
-
-
-# --- retention ------------------------------------------------------------------------------------
-
-
-@ENDS
-def test_retention_by_age(bench: Bench, state: State) -> None:
-    bench.configure(**{f"{state.value}_seconds": 3600})
-    end(bench, "a", state)
-    bench.wait(HOUR)
-    bench.trim()
-    assert bench.state("a") == state
-    bench.wait(1)
-    bench.trim()
-    assert bench.state("a") is None
-
-
-@ENDS
-def test_retention_by_count_drops_the_oldest(bench: Bench, state: State) -> None:
-    for n in range(5):
-        end(bench, f"j{n}", state)
-        bench.wait(1)
-    bench.configure(**{f"{state.value}_max": 2})
-    bench.trim()
-    assert [n for n in range(5) if bench.state(f"j{n}")] == [3, 4]
-
-
-@ENDS
-def test_retention_by_bytes_counts_what_is_kept(bench: Bench, state: State) -> None:
-    """Payloads of failed and cancelled jobs, kept payloads and results of succeeded ones."""
-    bench.configure(**{f"{state.value}_bytes": 100_000})
-    for n in range(5):
-        end(bench, f"j{n}", state, payload=b"x" * 40_000, keep_payload=True)
-        bench.wait(1)
-    bench.trim()
-    assert [n for n in range(5) if bench.state(f"j{n}")] == [3, 4]
-    bench.run(calls.delete(bench.keys, ["j3", "j4"], now=bench.now))
-    assert int(bench.redis.hget(bench.key("totals"), f"bytes:{state.value}")) == 0
-
-
-def test_a_big_result_counts_and_a_dropped_payload_does_not(bench: Bench) -> None:
-    bench.add("a", payload=b"x" * 50_000)
-    bench.finish(*bench.take(), result=b'"' + b"y" * 1998 + b'"')
-    assert bench.field("a", "payload") is None
-    assert int(bench.redis.hget(bench.key("totals"), "bytes:succeeded")) == 2000
-
-
-def test_finish_trims_about_as_much_as_it_adds(bench: Bench) -> None:
-    """Without any janitor the set stays near its cap."""
-    bench.configure(succeeded_max=1000)
-    for n in range(30):
-        bench.add(*(f"c{n}j{i}" for i in range(50)))
-        bench.finish(*bench.take(most=50))
-        bench.wait(1)
-    assert bench.redis.zcard(bench.key("succeeded")) <= 1000 + 16
-
-
-def test_a_results_own_time_to_live_ends_it_before_retention(bench: Bench) -> None:
-    """A job with a short result_ttl behind one with a long life is not kept by it."""
-    bench.add("long")
-    bench.finish(*bench.take())
-    bench.add("short", result_ttl_ms=MINUTE)
-    bench.finish(*bench.take())
-    bench.wait(MINUTE)
-    assert bench.expire()[1] == 1
-    assert (bench.state("long"), bench.state("short")) == (State.SUCCEEDED, None)
-    assert bench.add("short", check=True) == ["EXISTS"]
-
-
-def test_retention_leaves_nothing_of_a_result_that_was_to_live_longer(bench: Bench) -> None:
-    bench.add("a", result_ttl_ms=365 * DAY)
-    bench.finish(*bench.take())
-    bench.wait(DAY + 1)
-    bench.trim()
-    assert not bench.redis.exists(bench.key("expiring"))
-
-
-def test_history_and_log_go_with_their_job(bench: Bench) -> None:
-    bench.add("a")
-    (job,) = bench.take()
-    bench.run(calls.log(bench.keys, "w1", [(job.ulid, job.fence, 1, b"{}")], now=bench.now))
-    bench.fail(job, max_attempts=1)
-    bench.run(calls.delete(bench.keys, ["a"], now=bench.now))
-    assert not bench.redis.exists(bench.keys.history("a"), bench.keys.log("a"))
-
-
-def test_squeeze_drops_in_the_stated_order(bench: Bench) -> None:
-    """Memory is short: succeeded, then cancelled, then failed, then stubs."""
-    for state in (State.SUCCEEDED, State.CANCELLED, State.FAILED):
-        end(bench, state.value, state, digest="d")
-    gone = []
-    for squeeze in (1, 2, 3):
-        bench.trim(squeeze=squeeze)
-        gone.append({s for s in ("succeeded", "cancelled", "failed") if bench.state(s) is None})
-    assert gone == [{"succeeded"}, {"succeeded", "cancelled"}, {"succeeded", "cancelled", "failed"}]
-    bench.wait(1)
-    bench.trim(squeeze=4)
-    assert not [name for name in bench.dump() if name.startswith(("job:", "stubs:"))]
-
-
-# --- pages ----------------------------------------------------------------------------------------
-
-
-def test_eight_thousand_and_one_due_jobs_are_promoted(bench: Bench) -> None:
-    """unpack() fails near 8,000 values."""
-    jobs = [f"j{i:05d}" for i in range(8001)]
-    for at in range(0, 8001, 1000):
-        bench.add(*jobs[at : at + 1000], run_at_ms=int(bench.now) + SECOND)
-    bench.wait(2 * SECOND)
-    assert bench.promote(limit=10_000) == 8001
-    assert len(bench.line()) == 8001
-    assert not bench.redis.exists(bench.key("scheduled"))
-
-
-def test_two_thousand_jobs_of_a_dead_worker_are_reaped_in_pages(bench: Bench) -> None:
-    jobs = [f"j{i:05d}" for i in range(2000)]
-    for at in (0, 1000):
-        bench.add(*jobs[at : at + 1000])
-        bench.wait(1)
-    for _ in range(2):
-        bench.take(most=1000)
-    bench.wait(LEASE + 1)
-    pages = 1
-    while bench.reap().more:
-        pages += 1
-    assert 10 <= pages <= 11
-    assert bench.line() == jobs
-    assert not bench.redis.exists(
-        bench.keys.processing("w1"), bench.keys.leases, bench.keys.holders
-    )
-    assert not bench.findings()
-
-
-def test_purge_of_a_type_gets_past_a_page_of_other_types(bench: Bench) -> None:
-    bench.add(*(f"other{i}" for i in range(30)), job_type="other", delay_ms=HOUR)
-    bench.add(*(f"mine{i}" for i in range(30)), delay_ms=2 * HOUR)
-    done, pages, page = 0, 0, 1
-    while page:
-        n, page = bench.run(
-            calls.purge(
-                bench.keys, [State.SCHEDULED], job_type=TYPE, limit=10, page=page, now=bench.now
-            )
-        )
-        done, pages = done + n, pages + 1
-    assert (done, pages) == (30, 7)
-    assert bench.states(f"other{i}" for i in range(30)) == {State.SCHEDULED}
-
-
-def test_purge_says_why(bench: Bench) -> None:
-    bench.add("a")
-    bench.run(calls.purge(bench.keys, [State.QUEUED], now=bench.now))
-    assert (bench.state("a"), bench.field("a", "reason")) == (State.CANCELLED, "purged")
-
-
-# --- ends of patience -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("counter", "events"),
-    [("crashes", ["crashed", "lost", "lost", "lost"]), ("lost", ["lost", "lost", "lost"])],
-)
-def test_a_job_whose_workers_die_ends_failed(bench: Bench, counter: Any, events: list[str]) -> None:
-    """Its first crash makes it a suspect: that the worker above it dies from then on is a loss."""
-    bench.add("a")
-    for n in range(len(events)):
-        assert bench.take(f"w{n}")
-        bench.reap(targets=[(f"w{n}", counter, "killed")], max_crashes=3, max_lost=3)
-    assert bench.state("a") == State.FAILED
-    history = bench.redis.lrange(bench.keys.history("a"), 0, -1)
-    assert [json.loads(line)["event"] for line in history] == events
-
-
-def test_a_suspect_is_told_to_whoever_claims_it(bench: Bench) -> None:
-    bench.add("a")
-    bench.take("w1")
-    bench.crash("w1")
-    (job,) = bench.take("w2")
-    assert (job.crashes, job.suspect) == (1, True)
-
-
-def test_handing_back_and_snoozing_burn_nothing(bench: Bench) -> None:
-    bench.add("a")
-    for _ in range(5):
-        bench.release(*bench.take())
-    bench.snooze(*bench.take(), delay_ms=SECOND)
-    bench.wait(SECOND)
-    (job,) = bench.take()
-    assert (job.attempts, job.failures, job.crashes, job.lost) == (7, 0, 0, 0)
-
-
-def test_a_broken_set_of_leases_stops_reaping_loudly(bench: Bench) -> None:
-    bench.redis.set(bench.keys.leases, "x")
-    with pytest.raises(BrokenKey):
-        bench.reap()
-
-
-def test_the_end_of_a_watched_job_is_published_once(bench: Bench) -> None:
-    bench.add("a")
-    bench.run(calls.watch(bench.keys, ["a"], now=bench.now))
-    with bench.redis.pubsub() as channel:
-        channel.subscribe(bench.keys.done_channel("a"))
-        channel.get_message(timeout=1)
-        (job,) = bench.take()
-        bench.finish(job)
-        bench.finish(job)
-        assert channel.get_message(timeout=1)["data"] == b"succeeded"
-        assert channel.get_message(timeout=0) is None
-
-
 # --- reports that come twice ------------------------------------------------------------------------
 
 
@@ -1004,73 +525,56 @@ def test_a_log_line_has_a_number(bench: Bench, seq: Any) -> None:
         calls.log(bench.keys, "w1", [("a", "1", seq, b"{}")])
 
 
-# --- what is written, is written whole -------------------------------------------------------------
+# --- ends of patience -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("waiting", [State.QUEUED, State.SCHEDULED, State.RETRYING])
-def test_a_run_past_its_expiry_that_comes_back_expires_at_once(
-    bench: Bench, waiting: State
-) -> None:
-    """The clock of expiry was put off while it ran; back in a queue it counts again."""
-    bench.add("a", expires_ms=SECOND)
-    (job,) = bench.take()
-    bench.wait(2 * SECOND)
-    assert bench.expire()[0] == 0
-    match waiting:
-        case State.QUEUED:
-            bench.crash("w1")
-        case State.SCHEDULED:
-            bench.snooze(job)
-        case _:
-            bench.fail(job)
-    assert bench.expire()[0] == 1
-    assert bench.state("a") == State.FAILED
-
-
-def history_of(bench: Bench, ulid: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in bench.redis.lrange(bench.keys.history(ulid), 0, -1)]
-
-
-def test_every_cancellation_stands_in_the_history(bench: Bench) -> None:
-    bench.add("snoozed")
-    (job,) = bench.take()
-    bench.add("purged", "cancelled")
-    bench.cancel("cancelled")
-    bench.cancel("snoozed")
-    bench.snooze(job)
-    bench.run(calls.purge(bench.keys, [State.QUEUED], now=bench.now))
-    for ulid in ("purged", "cancelled", "snoozed"):
-        assert bench.state(ulid) == State.CANCELLED
-        last = history_of(bench, ulid)[-1]
-        assert last == {"at": int(bench.now), "event": "cancelled"}
-
-
-def test_an_edit_of_both_is_one_line_of_history(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("counter", "events"),
+    [("crashes", ["crashed", "lost", "lost", "lost"]), ("lost", ["lost", "lost", "lost"])],
+)
+def test_a_job_whose_workers_die_ends_failed(bench: Bench, counter: Any, events: list[str]) -> None:
+    """Its first crash makes it a suspect: that the worker above it dies from then on is a loss."""
     bench.add("a")
-    due = int(bench.now) + HOUR
-    assert bench.edit("a", priority=4, run_at_ms=due) == "OK"
-    (line,) = history_of(bench, "a")
-    assert (line["event"], line["priority"], line["run_at"]) == ("edited", 4, due)
-    assert bench.edit("a", priority=4, run_at_ms=due) == "OK"
-    assert len(history_of(bench, "a")) == 1, "nothing to do, nothing to tell"
+    for n in range(len(events)):
+        assert bench.take(f"w{n}")
+        bench.reap(targets=[(f"w{n}", counter, "killed")], max_crashes=3, max_lost=3)
+    assert bench.state("a") == State.FAILED
+    history = bench.redis.lrange(bench.keys.history("a"), 0, -1)
+    assert [json.loads(line)["event"] for line in history] == events
 
 
-def test_an_edit_of_both_to_now_places_by_the_new_priority(bench: Bench) -> None:
-    bench.add("a", delay_ms=HOUR)
-    assert bench.edit("a", priority=4, run_at_ms=int(bench.now)) == "OK"
-    assert bench.score("a") == bench.now - 4 * 10_000
+def test_a_suspect_is_told_to_whoever_claims_it(bench: Bench) -> None:
+    bench.add("a")
+    bench.take("w1")
+    bench.crash("w1")
+    (job,) = bench.take("w2")
+    assert (job.crashes, job.suspect) == (1, True)
 
 
-def test_failures_that_cancel_trim_the_cancelled(bench: Bench) -> None:
-    """The set that grew is trimmed, and no other."""
-    bench.configure(cancelled_max=3)
-    end(bench, "old", State.FAILED)
-    bench.redis.hset(bench.keys.config, "failed_max", 0)
-    for n in range(6):
-        bench.add(f"j{n}")
+def test_handing_back_and_snoozing_burn_nothing(bench: Bench) -> None:
+    bench.add("a")
+    for _ in range(5):
+        bench.release(*bench.take())
+    bench.snooze(*bench.take(), delay_ms=SECOND)
+    bench.wait(SECOND)
+    (job,) = bench.take()
+    assert (job.attempts, job.failures, job.crashes, job.lost) == (7, 0, 0, 0)
+
+
+def test_a_broken_set_of_leases_stops_reaping_loudly(bench: Bench) -> None:
+    bench.redis.set(bench.keys.leases, "x")
+    with pytest.raises(BrokenKey):
+        bench.reap()
+
+
+def test_the_end_of_a_watched_job_is_published_once(bench: Bench) -> None:
+    bench.add("a")
+    bench.run(calls.watch(bench.keys, ["a"], now=bench.now))
+    with bench.redis.pubsub() as channel:
+        channel.subscribe(bench.keys.done_channel("a"))
+        channel.get_message(timeout=1)
         (job,) = bench.take()
-        bench.cancel(f"j{n}")
-        assert bench.fail(job) == ["CANCELLED"]
-        bench.wait(1)
-    assert bench.redis.zcard(bench.key("cancelled")) == 3
-    assert bench.state("old") == State.FAILED
+        bench.finish(job)
+        bench.finish(job)
+        assert channel.get_message(timeout=1)["data"] == b"succeeded"
+        assert channel.get_message(timeout=0) is None

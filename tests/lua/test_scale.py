@@ -3,8 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from support.queue import LEASE, MINUTE, TYPE, Bench
 from taskq import calls
 from taskq.calls import Call
@@ -24,11 +22,6 @@ for i = 1, tonumber(ARGV[3]) do
 end
 """
 """Ended jobs as a run leaves them, without the hour that it takes to run so many."""
-
-
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
 
 
 def fill(bench: Bench, per_state: int) -> None:

@@ -14,11 +14,6 @@ BAD_WORKERS = ["", 'w"1', "w\\1", "w 1", "w\n", "ä", "w" * 201, 7, None]
 BAD_WORDS = ["", 'killed "hard"', "back\\slash", "two\nlines", "ä", "x" * 201, 7, None]
 
 
-@pytest.fixture
-def bench(redis_url: str) -> Bench:
-    return Bench.at(redis_url)
-
-
 @pytest.mark.parametrize("worker", BAD_WORKERS)
 def test_no_call_sends_a_worker_id_that_is_none(bench: Bench, worker: Any) -> None:
     keys, run = bench.keys, ("a", "1")

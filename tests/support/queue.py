@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from taskq import calls, lua
 from taskq.calls import Call, Failure, Success
 from taskq.keys import Keys
-from taskq.model import Beat, Claimed, ClaimReply, Enqueued, JobSpec, Reaped
+from taskq.model import Beat, Claimed, ClaimReply, Enqueued, JobSpec, Reaped, Reconciled
 from taskq.states import State
 from taskq.store import Store
 
@@ -245,3 +245,21 @@ def _words_in(reply: Any) -> Iterable[str]:
 def sources() -> dict[str, str]:
     """The text of every script, by name."""
     return {name: lua.load(name).source for name in lua.names()}
+
+
+def reconcile(bench: Bench, answered: int, *held: Any, worker: str = "w1") -> Reconciled:
+    return bench.run(calls.reconcile(bench.keys, worker, answered, runs(held), now=bench.now))
+
+
+def end(bench: Bench, ulid: str, state: State, **options: Any) -> None:
+    """Brings a new job to its end."""
+    bench.add(ulid, **options)
+    if state == State.CANCELLED:
+        bench.cancel(ulid)
+        return
+    worker = f"worker-of-{ulid}"
+    (job,) = bench.take(worker)
+    if state == State.SUCCEEDED:
+        bench.finish(job, worker=worker)
+    else:
+        bench.fail(job, worker=worker, max_attempts=1)
