@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,20 +13,12 @@ from taskq.bulk import Bulks
 from taskq.errors import BulkNotFound, IdempotencyConflict, InvalidInput, QueueFull
 from taskq.ids import UlidFactory
 from taskq.janitor import Janitor
-from taskq.keys import Keys
 from taskq.selection import BulkFilter
 from taskq.states import State
 from taskq.store import AsyncStore
 
 ulid = UlidFactory()
 FAILED = BulkFilter("q", (State.FAILED,))
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[AsyncStore]:
-    store = AsyncStore.from_url(redis_url, Keys())
-    yield store
-    await store.close()
 
 
 @pytest.fixture

@@ -55,12 +55,6 @@ async def app(redis_url: str) -> AsyncIterator[TaskQ]:
 
 
 @pytest.fixture
-def raw(redis_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
-
-
-@pytest.fixture
 def bench(redis_url: str) -> Bench:
     """A worker's side, under the server's own clock."""
     bench = Bench.at(redis_url, QUEUE)

@@ -6,7 +6,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 
 import pytest
 
@@ -29,13 +29,6 @@ from taskq.states import TERMINAL, State
 from taskq.store import AsyncStore
 
 ulid = UlidFactory()
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[AsyncStore]:
-    store = AsyncStore.from_url(redis_url, Keys())
-    yield store
-    await store.close()
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """What is shown of queues, jobs and their past, against a real server."""
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,13 +21,6 @@ from taskq.stats import REMEMBER_SECONDS, latency
 from taskq.store import AsyncStore
 
 ulid = UlidFactory()
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[AsyncStore]:
-    store = AsyncStore.from_url(redis_url, Keys())
-    yield store
-    await store.close()
 
 
 @pytest.fixture

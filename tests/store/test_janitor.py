@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -20,19 +20,6 @@ from taskq.store import AsyncStore
 
 ulid = UlidFactory()
 KEYS = Keys()
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[AsyncStore]:
-    store = AsyncStore.from_url(redis_url, KEYS)
-    yield store
-    await store.close()
-
-
-@pytest.fixture
-def raw(redis_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 def janitor(store: AsyncStore, every_seconds: float = 60) -> Janitor:

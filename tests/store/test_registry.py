@@ -1,12 +1,11 @@
 """What workers tell about themselves, and what is made of records that are gone or spoilt."""
 
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
-import redis
 
 from taskq.keys import Keys
 from taskq.registry import Registry, WorkerInfo, now_ms
@@ -21,12 +20,6 @@ async def registry(redis_url: str) -> AsyncIterator[Registry]:
     store = AsyncStore.from_url(redis_url, KEYS)
     yield Registry(store, ttl_seconds=60)
     await store.close()
-
-
-@pytest.fixture
-def raw(redis_url: str) -> Iterator[Any]:
-    with redis.Redis.from_url(redis_url) as client:
-        yield client
 
 
 async def test_there_and_back(registry: Registry) -> None:

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +34,6 @@ from taskq.store import AsyncStore
 
 ulid = UlidFactory()
 HOUR = 3_600_000
-
-
-@pytest.fixture
-async def store(redis_url: str) -> AsyncIterator[AsyncStore]:
-    store = AsyncStore.from_url(redis_url, Keys())
-    yield store
-    await store.close()
 
 
 @pytest.fixture
