@@ -523,7 +523,10 @@ def test_it_is_encrypted_where_the_url_says_so(
             write(data)
             await drain()
 
+    forwarding: list[Any] = []
+
     async def forward(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        forwarding.append(asyncio.current_task())
         back, out = await asyncio.open_unix_connection(path)
         there = asyncio.create_task(carry(reader, out.write, out.drain))
         here = asyncio.create_task(carry(back, writer.write, writer.drain))
@@ -531,7 +534,7 @@ def test_it_is_encrypted_where_the_url_says_so(
         for task in (there, here):
             task.cancel()
         for stream in (out, writer):
-            stream.close()
+            stream.transport.abort()
         await asyncio.gather(there, here, out.wait_closed(), return_exceptions=True)
 
     async def scenario() -> None:
@@ -543,6 +546,7 @@ def test_it_is_encrypted_where_the_url_says_so(
                 text.encode() for text in asked
             ]
             assert calls.transport.get_extra_info("ssl_object") is not None
+        await asyncio.gather(*forwarding)
         tls.close()
         await tls.wait_closed()
 
