@@ -9,7 +9,7 @@ import contextlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from taskq import calls, tracing
 from taskq.durable import require_durable, require_durable_sync
@@ -24,6 +24,7 @@ from taskq.errors import (
     ResultExpired,
     ResultTimeout,
     TaskqError,
+    Unavailable,
     UniqueHeld,
     WrongState,
 )
@@ -108,13 +109,25 @@ def retry_outcome(job: Job, word: str, detail: str | None) -> State:
     raise BrokenKey(f"a key of job {job.id} has the wrong type: run `taskq doctor`")
 
 
+class _Item(NamedTuple):
+    """A submission that waits for its turn; ``since`` by the loop's clock."""
+
+    spec: JobSpec
+    stored: "asyncio.Future[Enqueued]"
+    since: float
+
+    def fail(self, error: Exception) -> None:
+        if not self.stored.done():
+            self.stored.set_exception(error)
+
+
 class _Batcher:
     """Gathers submissions to one queue while a call is under way."""
 
     def __init__(self, store: AsyncStore, queue: str) -> None:
         self._store = store
         self._queue = queue
-        self._waiting: list[tuple[JobSpec, asyncio.Future[Enqueued]]] = []
+        self._waiting: list[_Item] = []
         self._busy = False
         """A call is under way; what comes meanwhile shares the next one."""
         self._sender: asyncio.Task[None] | None = None
@@ -122,50 +135,64 @@ class _Batcher:
     async def submit(self, spec: JobSpec) -> Enqueued:
         if not self._busy:
             return await self._submit_alone(spec)
-        future: asyncio.Future[Enqueued] = asyncio.get_running_loop().create_future()
-        self._waiting.append((spec, future))
-        return await future
+        loop = asyncio.get_running_loop()
+        item = _Item(spec, loop.create_future(), loop.time())
+        self._waiting.append(item)
+        return await item.stored
 
     async def _submit_alone(self, spec: JobSpec) -> Enqueued:
         """Without a task, whose turn costs a lone submission more than its call."""
         self._busy = True
         try:
             (outcome,) = await submit_specs(self._store, self._queue, [spec])
+        except Unavailable as error:
+            self._refuse(error)
+            raise
         finally:
             # Where a loop ends, all have given up, and a new task would be left behind.
-            self._waiting = [item for item in self._waiting if not item[1].done()]
+            self._waiting = [item for item in self._waiting if not item.stored.done()]
             self._busy = bool(self._waiting)
             if self._busy:
                 self._sender = asyncio.create_task(self._send())
         return outcome
 
     async def _send(self) -> None:
-        batch: list[tuple[JobSpec, asyncio.Future[Enqueued]]] = []
+        batch: list[_Item] = []
         try:
             while self._waiting:
                 batch = self._take()
                 try:
-                    specs = [spec for spec, _ in batch]
+                    specs = [item.spec for item in batch]
                     outcomes = await submit_specs(self._store, self._queue, specs)
                 except Exception as error:
-                    for _, future in batch:
-                        if not future.done():
-                            future.set_exception(error)
+                    for item in batch:
+                        item.fail(error)
+                    if isinstance(error, Unavailable):
+                        self._refuse(error)
                 else:
-                    for (_, future), outcome in zip(batch, outcomes, strict=True):
-                        if not future.done():
-                            future.set_result(outcome)
+                    for item, outcome in zip(batch, outcomes, strict=True):
+                        if not item.stored.done():
+                            item.stored.set_result(outcome)
         finally:
             # Only where it was cancelled is anybody left.
-            for _, future in batch + self._waiting:
-                future.cancel()
+            for item in batch + self._waiting:
+                item.stored.cancel()
             self._waiting = []
             self._busy = False
 
-    def _take(self) -> list[tuple[JobSpec, "asyncio.Future[Enqueued]"]]:
+    def _refuse(self, error: Unavailable) -> None:
+        """Tells those who have waited behind a failed call for as long as calls are tried: the next one may
+        take as long again. The others have a call more."""
+        latest = asyncio.get_running_loop().time() - self._store.retry_seconds
+        for item in self._waiting:
+            if item.since <= latest:
+                item.fail(error)
+        self._waiting = [item for item in self._waiting if not item.stored.done()]
+
+    def _take(self) -> "list[_Item]":
         size = taken = 0
-        for spec, _ in self._waiting:
-            size += len(spec.payload)
+        for item in self._waiting:
+            size += len(item.spec.payload)
             if taken and (taken == MAX_BATCH_ITEMS or size > MAX_BATCH_BYTES):
                 break
             taken += 1

@@ -81,6 +81,8 @@ class Task(Generic[P, R]):
             )
         self.defaults = replace(options, executor=executor)
         self.parameters = Parameters(func, name)
+        self.payload_schema: Callable[[], dict[str, Any]] = self.parameters.schema
+        """Makes the JSON Schema of the payload that workers publish."""
         self.__doc__ = func.__doc__
         self.__wrapped__ = func
 

@@ -60,6 +60,11 @@ class Access:
         )
 
     @property
+    def is_stored(self) -> bool:
+        """Its key was made by us: 192 random bits, which nobody guesses."""
+        return self.who.startswith("key:")
+
+    @property
     def actor(self) -> Actor:
         return Actor(self.who, self.name)
 

@@ -17,7 +17,7 @@ from taskq_api import errors
 from taskq_api.access import ACCESS, BLIND, OPEN, Access
 from taskq_api.errors import problem
 from taskq_api.keyring import KeyRing
-from taskq_api.limits import SameOrigin, is_loopback
+from taskq_api.limits import SameOrigin, is_loopback, turn_away
 from taskq_api.tries import FailedTries, peer_of
 
 OPEN_PATHS = frozenset({"/", "/favicon.svg", "/health", "/ready"})
@@ -90,7 +90,7 @@ class Door:
             self._tell(error)
             refused = errors.answer(error)
         if refused is not None:
-            await refused(scope, receive, send)
+            await turn_away(refused, scope, receive, send)
         elif scope.get(ACCESS) is OPEN or (is_open(scope["path"]) and self._is_open_to_all(ring)):
             await self._open(scope, receive, send)
         else:
@@ -116,9 +116,10 @@ class Door:
             access, expired = ring.find(token, shown)
         peer = peer_of(scope.get("client"))
         wait = self._tries.wait_for(peer)
-        # What has been right before goes in past wrong keys from the same address: many clients may be
-        # behind one proxy. A guess that happens to be right does not.
-        if wait and (access is None or access.who not in self._proven):
+        # What is right goes in past wrong keys from the same address: many clients may be behind one proxy. Only
+        # keys of the settings, which people choose, must have been right before: a guess that hits does not.
+        guessed = access is None or (access.who not in self._proven and not access.is_stored)
+        if wait and guessed:
             return _later(
                 "too_many_failures",
                 "too many wrong keys came from this address; wait, and check the key",

@@ -3,6 +3,7 @@
 A 5xx answer never holds text from the inside; what happened is in the log.
 """
 
+import asyncio
 import json
 import logging
 import time
@@ -283,6 +284,13 @@ class Shield:
             await self.app(scope, receive, noting)
         except ClientDisconnect:
             return  # nobody is there to be answered
+        except asyncio.CancelledError:
+            # Only a stop whose grace is over cancels a request.
+            if started:
+                raise
+            await problem(
+                "not_ready", "this process is stopping; try again", headers={"Retry-After": "1"}
+            )(scope, receive, send)
         except Exception:
             # The path, not the query: it may hold anything.
             logger.exception("%s %s failed", scope["method"], scope["path"])

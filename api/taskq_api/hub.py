@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from taskq.aio import end_tasks
 from taskq.calls import LISTEN_MS
-from taskq.errors import TaskqError
+from taskq.errors import TaskqError, Unavailable
 from taskq.events import MAX_SEQ, PAGE, Event, EventReader, Look, Position, StreamId
 from taskq.store import retry_delay
 from taskq_api.errors import Refused
@@ -29,6 +29,8 @@ LOOK_SECONDS = 1.0
 """Between looks for new queues, at the server's clock and at whether it is still the same server."""
 RENEW_SECONDS = LISTEN_MS / 4000
 LINGER_SECONDS = 10.0
+PREPARE_SECONDS = 5.0
+"""How long a new stream waits, also for those before it."""
 BLOCK_MS = 200
 GATHER_SECONDS = 0.02
 """Pause after each read: what happens meanwhile is read at once."""
@@ -112,18 +114,24 @@ class Hub:
         """
         if self._closed or self.streams >= MAX_STREAMS:
             raise Refused("too_many_streams", "this process has no room for another stream")
+        try:
+            async with asyncio.timeout(PREPARE_SECONDS), self._lock:
+                await self._prepare(wanted)
+        except TimeoutError:
+            raise Unavailable("Redis did not answer in time", reason="timeout") from None
+
+    async def _prepare(self, wanted: Filter) -> None:
         loop = asyncio.get_running_loop()
-        async with self._lock:
-            self._linger_until = loop.time() + LINGER_SECONDS
-            if not self._base:
-                await self._begin()
-            missing = [q for q in self._wanted_queues([wanted]) if q not in self._after]
-            if len(self._after) + len(missing) > MAX_QUEUES:
-                raise Refused("too_many_streams", f"more than {MAX_QUEUES} queues; name some")
-            for queue, at in (await self.reader.listen(missing)).items():
-                self._follow(queue, at)
-            if self._task is None or self._task.done():
-                self._task = asyncio.create_task(self._run())
+        self._linger_until = loop.time() + LINGER_SECONDS
+        if not self._base:
+            await self._begin()
+        missing = [q for q in self._wanted_queues([wanted]) if q not in self._after]
+        if len(self._after) + len(missing) > MAX_QUEUES:
+            raise Refused("too_many_streams", f"more than {MAX_QUEUES} queues; name some")
+        for queue, at in (await self.reader.listen(missing)).items():
+            self._follow(queue, at)
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
 
     def join(self, wanted: Filter) -> Client:
         start = {queue: at for queue, at in self._after.items() if wanted.reads(queue)}

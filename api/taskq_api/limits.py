@@ -6,6 +6,7 @@ import ipaddress
 from collections.abc import Awaitable, Iterable
 from urllib.parse import urlsplit
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from taskq.errors import PayloadTooLarge
@@ -116,7 +117,7 @@ class SameOrigin:
                     f"this {what} is refused while the API runs without keys; "
                     "use localhost, or set TASKQ_API_KEYS",
                 )
-                await refused(scope, receive, send)
+                await turn_away(refused, scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
@@ -195,6 +196,17 @@ class BodyLimit:
             await refused(scope, body.receive, body.send)
         else:
             await self.app(scope, body.receive, body.send)
+
+
+async def turn_away(response: Response, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answers a request whose body, if it has one, nobody reads: the connection ends with it."""
+    length, chunked, _ = _body_headers(scope)
+    if not length and not chunked:
+        await response(scope, receive, send)
+        return
+    response.headers["Connection"] = "close"
+    body = _Body(receive, send, length)
+    await response(scope, body.receive, body.send)
 
 
 def too_large(max_bytes: int) -> str:

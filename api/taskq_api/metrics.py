@@ -105,8 +105,11 @@ def _route(scope: Scope) -> str:
     route = scope.get("route")
     if route is not None:
         return str(getattr(route, "path", OTHER))
-    # A route that is not FastAPI's leaves only its endpoint; all of ours are without parameters.
-    return str(scope["path"]) if "endpoint" in scope else OTHER
+    if "endpoint" not in scope:
+        return OTHER
+    # A route that is not FastAPI's leaves only its endpoint; all of ours are without parameters. What is
+    # mounted goes by where it is mounted: below it there may be any path.
+    return str(scope.get("root_path") or scope["path"])
 
 
 class Metrics:

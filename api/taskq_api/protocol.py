@@ -6,7 +6,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from taskq_api.errors import document_bytes
 
@@ -61,6 +62,13 @@ class _Joiner:
 class BoundedProtocol(HttpToolsProtocol):
     """One connection."""
 
+    _in_head = False
+    """Headers that come now are the request's; later ones are trailers, which change nothing."""
+    _offered = False
+    """The request offers to go on in another protocol, which is not taken up."""
+    _muted = False
+    """The parser is told what it needs to know for the rest of a request that another one has begun."""
+    _running: RequestResponseCycle | None = None
     _head = 0
     """Bytes since the last head was complete, and of a body since its last piece."""
     _too_large = False
@@ -77,20 +85,68 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        # uvicorn tells only the request that came last, and not the one that is answered now.
+        for cycle in (self._running, *(cycle for cycle, _ in self.pipeline)):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         self._head += len(data)
-        super().data_received(data)
+        if self._since is None and (self._running is None or self._running.response_complete):
+            self._since = time.monotonic()
+        self._unset_keepalive_if_required()
+        try:
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                self._stay(data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+            return
         # What this piece has completed was counted out again meanwhile.
         if self._head > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse()
 
+    def _stay(self, rest: bytes) -> None:
+        """Goes on in HTTP/1.1, which a client that offers h2c must take: some do so in each first request.
+        The parser has left out the body, so a new one reads it, and what comes after."""
+        framing = [
+            b"%s: %s\r\n" % header
+            for header in self.headers
+            if header[0] in (b"content-length", b"transfer-encoding")
+        ]
+        self._offered, self._muted = False, True
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n%s" % (b"".join(framing), rest))
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def on_message_begin(self) -> None:
+        if self._muted:
+            return
+        self._in_head = True
         self._since = time.monotonic()
         super().on_message_begin()
 
+    def on_url(self, url: bytes) -> None:
+        if self._in_head:
+            super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_head:
+            super().on_header(name, value)
+
     def on_headers_complete(self) -> None:
+        self._in_head = False
+        if self._muted:
+            self._muted = False
+            return
+        self._offered = self.parser.should_upgrade()
         # Only with so many bytes at hand can the head be among them that is too large.
         if self._head > MAX_HEAD_BYTES:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -107,6 +163,8 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._offered:
+            return
         self._head = 0
         self._since = None
         super().on_message_complete()

@@ -1,5 +1,6 @@
 """Real answers held against the models that describe them: no member missing, none that is not told."""
 
+import asyncio
 import json
 import time
 from typing import Any
@@ -11,6 +12,7 @@ from taskq.context import Context
 from taskq.ids import split_id
 from taskq.registry import Registry, WorkerInfo
 from taskq_api import schemas
+from taskq_api.errors import Shield
 
 
 def check(model: Any, answer: Any) -> None:
@@ -143,3 +145,22 @@ async def test_problems(api: Any, method: str, path: str, body: Any) -> None:
 async def test_the_problem_of_a_wrong_state(api: Any) -> None:
     job = await api.submit()
     check(schemas.Problem, await api.http.post(f"/jobs/{job['id']}/retry"))
+
+
+async def test_a_request_that_a_stop_cuts_short_is_told_to_come_again() -> None:
+    sent: list[Any] = []
+
+    async def slow(scope: Any, receive: Any, send: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/jobs", "headers": []}
+    task = asyncio.create_task(Shield(slow)(scope, send, send))
+    await asyncio.sleep(0)
+    task.cancel()
+    await task
+    assert sent[0]["status"] == 503
+    assert dict(sent[0]["headers"])[b"retry-after"] == b"1"
+    assert json.loads(sent[1]["body"])["code"] == "not_ready"

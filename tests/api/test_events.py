@@ -500,3 +500,19 @@ def test_entries_of_other_versions_are_read() -> None:
     assert old == Event("q", (1, 1), "queued", (("a", ""), ("b", "")), hidden=1)
     torn = parse_entry("q", b"1-2", {b"jobs": b"a b c", b"types": b"x y", b"count": b"?"})
     assert [job_type for _, job_type in torn.jobs] == ["", "", ""]
+
+
+async def test_a_stream_waits_for_no_longer_than_its_own_time(
+    api: Any, monkeypatch: pytest.MonkeyPatch, problem: Any
+) -> None:
+    """However many are before it while Redis does not answer."""
+    monkeypatch.setattr("taskq_api.hub.PREPARE_SECONDS", 0.3)
+
+    async def silent() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(api.app.state.services.hub, "_begin", silent)
+    async with asyncio.timeout(5):
+        answers = await asyncio.gather(*(api.http.get("/events") for _ in range(30)))
+    for answer in answers:
+        assert problem(answer, 503, "redis_unavailable")["reason"] == "timeout"

@@ -15,9 +15,9 @@ from typing import Any
 import httpx
 import pytest
 import redis
-import uvicorn
 
 from support import faults
+from support.served import serving
 from taskq.embedded import EmbeddedServer
 from taskq.errors import JobNotFound
 from taskq.keys import Keys
@@ -25,7 +25,6 @@ from taskq.settings import load_settings
 from taskq.store import AsyncStore
 from taskq_api import protocol
 from taskq_api.app import create_app
-from taskq_api.protocol import BoundedProtocol
 
 Check = Callable[..., dict[str, Any]]
 Fault = Callable[[Any], AbstractContextManager[None]]
@@ -163,25 +162,6 @@ async def test_a_call_that_is_cancelled_hurts_no_other(api: Any) -> None:
     assert [job.id for job in shown] == ids
     with pytest.raises(JobNotFound):
         await look.job("default:" + "0" * 26)
-
-
-@contextlib.asynccontextmanager
-async def serving(app: Any) -> Any:
-    """The application under uvicorn in this process; answers the port."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        config = uvicorn.Config(
-            app, http=BoundedProtocol, log_config=None, lifespan="on", ws="none"
-        )
-        server = uvicorn.Server(config)
-        server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign,assignment]
-        task = asyncio.create_task(server.serve([listener]))
-        while not server.started:
-            await asyncio.sleep(0.01)
-        try:
-            yield listener.getsockname()[1]
-        finally:
-            server.should_exit = True
-            await task
 
 
 async def hangs_up(port: int, sent: bytes) -> float:

@@ -27,6 +27,7 @@ from taskq import (
     UniqueHeld,
     calls,
 )
+from taskq.client import AsyncClient
 from taskq.embedded import EmbeddedServer
 from taskq.errors import (
     BrokenKey,
@@ -39,6 +40,7 @@ from taskq.errors import (
 )
 from taskq.ids import UlidFactory
 from taskq.keys import Keys
+from taskq.model import JobSpec
 from taskq.store import AsyncStore, Store, retry_delay
 
 T = TypeVar("T")
@@ -341,6 +343,47 @@ async def test_all_who_wait_for_a_batch_learn_that_it_failed() -> None:
         server.start()
         assert (await app.submit(TYPE)).created
         await app.close()
+
+
+async def test_who_waits_behind_others_is_told_in_time() -> None:
+    """Not after one timeout for each call in front of its own."""
+    with EmbeddedServer() as server:
+        client = AsyncClient.from_url(server.url, "taskq", retry_seconds=0.3, socket_timeout=0.5)
+        ulid = UlidFactory()
+        await client.submit("q", JobSpec(ulid(), TYPE))
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            began = time.monotonic()
+            large = [JobSpec(ulid(), TYPE, b'"%s"' % (b"x" * 900_000)) for _ in range(12)]
+            ends = await asyncio.gather(
+                *(client.submit("q", spec) for spec in (*large, JobSpec(ulid(), TYPE))),
+                return_exceptions=True,
+            )
+            assert {type(end) for end in ends} == {Unavailable}
+            assert time.monotonic() - began < 4
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        await client.submit("q", JobSpec(ulid(), TYPE))
+        await client.close()
+
+
+async def test_who_came_late_has_a_call_more() -> None:
+    """A failure of those before is no reason to give up at once."""
+    with EmbeddedServer(persistent=True) as server:
+        client = AsyncClient.from_url(server.url, "taskq", retry_seconds=1)
+        ulid = UlidFactory()
+        await client.submit("q", JobSpec(ulid(), TYPE))
+        server.kill()
+        first = asyncio.create_task(client.submit("q", JobSpec(ulid(), TYPE)))
+        async with asyncio.timeout(10):
+            while client.store.errors["connection"] < 4:
+                await asyncio.sleep(0.01)
+            late = asyncio.create_task(client.submit("q", JobSpec(ulid(), TYPE)))
+            with pytest.raises(Unavailable):
+                await first
+            server.start()
+            assert (await late).created
+        await client.close()
 
 
 async def test_all_who_wait_learn_that_the_client_was_closed() -> None:

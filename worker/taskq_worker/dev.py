@@ -16,10 +16,13 @@ from pathlib import Path
 from types import FrameType
 
 import click
+import redis
 
 from taskq import lifeline
+from taskq.connection import connect
 from taskq.embedded import EmbeddedServer
 from taskq.errors import ConfigError, TaskqError
+from taskq.keys import Keys
 from taskq.settings import load_settings
 
 START_SECONDS = 30.0
@@ -42,13 +45,11 @@ class _Stop(BaseException):
     metavar="MODULE:APP",
     help="Your application, served besides print and http_call.",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address of the API.")
+@click.option("--host", help="Address of the API.  [default: TASKQ_API_HOST or 127.0.0.1]")
 @click.option(
     "--port",
     type=click.IntRange(1, 65535),
-    default=8000,
-    show_default=True,
-    help="Port of the API.",
+    help="Port of the API.  [default: TASKQ_API_PORT or 8000]",
 )
 @click.option(
     "--dir",
@@ -74,10 +75,16 @@ class _Stop(BaseException):
     help="Worker processes.",
 )
 def dev(
-    app: str | None, host: str, port: int, directory: Path, concurrency: int, processes: int
+    app: str | None,
+    host: str | None,
+    port: int | None,
+    directory: Path,
+    concurrency: int,
+    processes: int,
 ) -> None:
     """Run everything here: an embedded server, the API and a worker. Ctrl-C stops it, jobs are kept."""
-    load_settings()  # a wrong variable is told before anything starts
+    settings = load_settings(api_host=host, api_port=port)
+    host, port = settings.api_host, settings.api_port
     _check_port(host, port, directory)
     _make_private(directory)
     server = EmbeddedServer(directory, persistent=True)
@@ -97,7 +104,7 @@ def dev(
             worker += ["-A", app]
         parts.append(("api", _start(["api", "--host", host, "--port", str(port)], environment)))
         parts.append(("worker", _start(worker, environment)))
-        _wait_until_up(host, port, parts, server)
+        _wait_until_up(host, port, parts, server, Keys(settings.namespace))
         _greet(host, port, directory, server)
         _watch(parts, server)
     except _Stop:
@@ -195,22 +202,29 @@ def _wait_until_up(
     port: int,
     parts: list[tuple[str, subprocess.Popen[bytes]]],
     server: EmbeddedServer,
+    keys: Keys,
 ) -> None:
-    """Waits for the API to answer and to know a worker. Raises ``TaskqError`` when a part ends."""
+    """Waits until the API answers and a worker is known. Raises ``TaskqError`` when a part ends."""
     until = time.monotonic() + START_SECONDS
-    while time.monotonic() < until:
-        _check_parts(parts, server)
-        with contextlib.suppress(OSError, urllib.error.URLError):
-            if _get(host, port, "/health") and b'"id"' in _get(host, port, "/workers"):
-                return
-        time.sleep(0.05)
+    with connect(server.url) as client:
+        while time.monotonic() < until:
+            _check_parts(parts, server)
+            # Not asked of the API: it may want a key.
+            with contextlib.suppress(OSError, redis.RedisError):
+                if _status(host, port, "/health") == 200 and client.zcard(keys.workers):
+                    return
+            time.sleep(0.05)
     raise ConfigError(f"API and worker were not up after {START_SECONDS:.0f} s; see the log above")
 
 
-def _get(host: str, port: int, path: str) -> bytes:
+def _status(host: str, port: int, path: str) -> int:
     address = f"[{host}]" if ":" in host else host.replace("0.0.0.0", "127.0.0.1")
-    with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=2) as answer:
-        return bytes(answer.read())
+    try:
+        with urllib.request.urlopen(f"http://{address}:{port}{path}", timeout=2) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        error.close()
+        return error.code
 
 
 def _check_parts(parts: list[tuple[str, subprocess.Popen[bytes]]], server: EmbeddedServer) -> None:
@@ -227,17 +241,20 @@ def _check_parts(parts: list[tuple[str, subprocess.Popen[bytes]]], server: Embed
 def _greet(host: str, port: int, directory: Path, server: EmbeddedServer) -> None:
     url = f"http://{'localhost' if host in ('127.0.0.1', '0.0.0.0') else host}:{port}"
     socket_path = server.url.removeprefix("unix://").partition("?")[0]
+    closed = _status(host, port, "/queues") == 401
+    key = ' -H "Authorization: Bearer <key>"' if closed else ""
+    wanted = "\nThe API wants a key: there are some (`taskq keys list`).\n" if closed else ""
     click.echo(
         f"""
 taskq is up.  API {url}  (its pages: {url}/docs)   jobs are kept in {directory}/
-
+{wanted}
 Try, in another terminal:
 
-  curl -X POST {url}/jobs -H "Content-Type: application/json" \\
+  curl -X POST {url}/jobs{key} -H "Content-Type: application/json" \\
     -d '{{"job_type":"print","priority":10,"payload":{{"message":"Hello from scheduler"}}}}'
 
-  curl {url}/jobs/<id>        the id is in the first answer
-  curl {url}/queues           what waits, runs and failed
+  curl{key} {url}/jobs/<id>        the id is in the first answer
+  curl{key} {url}/queues           what waits, runs and failed
 
   TASKQ_REDIS_URL=unix://{socket_path} {_command()} jobs list
   redis-cli -s {socket_path} keys '*'        everything is readable there

@@ -84,7 +84,8 @@ def add_builtins(app: TaskQ, settings: Settings) -> None:
     handler_settings = HandlerSettings(http_allow_private=settings.http_call_allow_private)
     for name, handler in discover(handler_settings).items():
         if name not in app.tasks:
-            app.register(_as_function(handler), name, _options(handler))
+            task = app.register(_as_function(handler), name, _options(handler))
+            task.payload_schema = handler.payload_model.model_json_schema
 
 
 def _options(handler: Handler[Any]) -> TaskOptions:
@@ -115,7 +116,7 @@ def schemas_of(app: TaskQ) -> Mapping[str, Any]:
     """Per job type what workers publish: its JSON Schema, queue, description and limits."""
     return {
         name: {
-            "schema": task.parameters.schema(),
+            "schema": task.payload_schema(),
             "queue": task.defaults.queue,
             "description": (task.__doc__ or "").strip().split("\n\n")[0],
             "max_attempts": task.defaults.max_attempts,
