@@ -122,6 +122,7 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
         lifespan=_lifespan,
         docs_url=None,  # ours, below: FastAPI's loads its scripts from elsewhere
         redoc_url=None,
+        redirect_slashes=False,  # a body is not sent again to where a redirect leads
     )
     app.state.settings = settings
     app.state.stopping = asyncio.Event()

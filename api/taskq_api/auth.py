@@ -116,8 +116,9 @@ class Door:
             access, expired = ring.find(token, shown)
         peer = peer_of(scope.get("client"))
         wait = self._tries.wait_for(peer)
-        # What is right goes in past wrong keys from the same address: many clients may be behind one proxy. Only
-        # keys of the settings, which people choose, must have been right before: a guess that hits does not.
+        # What is right goes in past wrong keys from the same address: many clients may be behind one proxy.
+        # Only keys of the settings, which people choose, must have been right before: a guess that hits
+        # does not go in.
         guessed = access is None or (access.who not in self._proven and not access.is_stored)
         if wait and guessed:
             return _later(

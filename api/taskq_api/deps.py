@@ -135,6 +135,10 @@ async def read_json(request: Request) -> Any:
     would understand differently.
     """
     data = await _read(request)
+    if not data:
+        raise Refused(
+            "invalid_json", "the body is empty: send a JSON object, `{}` for none of its fields"
+        )
     try:
         return codec.loads(data, what="body", max_bytes=len(data))
     except InvalidPayload as error:

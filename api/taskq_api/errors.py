@@ -87,6 +87,10 @@ RETRY_AFTER = {
 
 PROBLEM = "application/problem+json"
 SHOWN_ERRORS = 20
+TOLD_ERRORS = 3
+"""Of these in the sentence that sums them up."""
+_PLAIN = {"extra_forbidden": "there is no such field", "missing": "is missing"}
+"""What pydantic says of its own terms, in ours."""
 
 
 class Refused(Exception):
@@ -245,7 +249,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 def invalid(error: ValidationError) -> Refused:
     """What pydantic refused, as a refusal that names the field and holds no value."""
     found = error.errors(include_input=False, include_url=False, include_context=False)
-    detail, field, errors = _explain([(e["loc"], e["msg"]) for e in found])
+    detail, field, errors = _explain([(e["loc"], _PLAIN.get(e["type"], e["msg"])) for e in found])
     return Refused("invalid", detail, field=field, errors=errors)
 
 
@@ -258,9 +262,8 @@ def _explain(found: list[tuple[Any, str]]) -> tuple[str, str | None, list[dict[s
         }
         for loc, message in found[:SHOWN_ERRORS]
     ]
-    first = errors[0]
-    where = f"{first['field']}: " if first["field"] else ""
-    return where + first["message"], first["field"] or None, errors
+    told = [": ".join(filter(None, error.values())) for error in errors[:TOLD_ERRORS]]
+    return "; ".join(told), errors[0]["field"] or None, errors
 
 
 class Shield:

@@ -72,9 +72,13 @@ def submit(
         job_id = join_id(queue, spec.id)
         if wait or wait_timeout is not None:
             note(job_id)
-            alone = run(redis_url, namespace, lambda store: _unserved(store, queue, job_type))
-            if alone:
-                note(f"no live worker runs {job_type} of queue {queue}: {how_to_serve(queue)}")
+            if run(redis_url, namespace, lambda store: _unserved(store, queue, job_type)):
+                ends = (
+                    "" if wait_timeout is not None else "; Ctrl-C or --wait-timeout ends the wait"
+                )
+                note(
+                    f"no live worker runs {job_type} of queue {queue}: {how_to_serve(queue)}{ends}"
+                )
             try:
                 _wait(client, job_id, wait_timeout, as_json)
             except ResultTimeout as error:

@@ -155,7 +155,8 @@ def test_rest_curls_answer(dev: Dev, command: str) -> None:
     if command.endswith("/cancel") or "-X PATCH" in command:
         about["delay"] = 60
     elif command.endswith(("/retry", "/errors/<fingerprint>")):
-        about = {"job_type": "http_call", "payload": {}, "max_attempts": 1}
+        payload = {"method": "GET", "url": "http://127.0.0.1:1/"}  # refused: an inner target
+        about = {"job_type": "http_call", "payload": payload, "max_attempts": 1}
         ends = "failed"
     elif "-X DELETE" in command and "/jobs/" in command:
         ends = "succeeded"

@@ -33,6 +33,7 @@ from taskq_api.deps import (
     stopping,
 )
 from taskq_api.docs import BODY, REDIS, answers, body
+from taskq_api.errors import Refused
 from taskq_api.render import (
     encode,
     job_body,
@@ -144,6 +145,12 @@ async def submit_batch(request: Request) -> Response:
     """Stores up to 1,000 jobs, each for itself; answers what became of each, in the order given. The
     answer is 200 also if jobs were refused: look at `refused`. Where one asks for `durable` and the server
     cannot promise it, nothing is stored."""
+    if "idempotency-key" in request.headers:
+        raise Refused(
+            "invalid",
+            "a batch takes no Idempotency-Key: give each job its idempotency_key",
+            field="Idempotency-Key",
+        )
     its = services(request)
     envelope = parse(BatchEnvelope, await read_json(request))
     traceparent = tracing.parse(request.headers.get("traceparent"))

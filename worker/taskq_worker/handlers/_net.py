@@ -117,7 +117,7 @@ async def checked_addresses(
             where = host if host == address else f"{host} ({address})"
             raise TargetRefused(
                 f"refused to call {shown_name(where)}: it is {why} address, "
-                "which this worker does not allow"
+                "which this worker does not allow (TASKQ_HTTP_CALL_ALLOW_PRIVATE)"
             )
     return addresses
 
