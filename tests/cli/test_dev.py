@@ -2,8 +2,10 @@
 
 import contextlib
 import fcntl
+import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -85,3 +87,31 @@ def test_a_port_that_is_taken_is_told_and_a_second_dev_first(tmp_path: Path) -> 
             with pytest.raises(TaskqError, match=f"taskq dev runs over {tmp_path} already"):
                 dev._check_port("127.0.0.1", port, tmp_path)
     dev._check_port("127.0.0.1", port, tmp_path)
+
+
+def test_it_comes_up_where_the_api_wants_a_key_and_where_its_settings_say(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    settings = {"TASKQ_API_PORT": str(port), "TASKQ_API_KEYS": "sesame"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from taskq.cli import main; main()", "dev", "--dir", str(tmp_path)],
+        env={**os.environ, **settings},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    with process:
+        assert process.stdout is not None
+        lines: list[str] = []
+        for line in process.stdout:
+            lines.append(line)
+            if "Ctrl-C stops it" in line:
+                break
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+    text = "".join(lines)
+    assert f"taskq is up.  API http://localhost:{port}" in text
+    assert "The API wants a key" in text
+    assert '-H "Authorization: Bearer <key>"' in text
