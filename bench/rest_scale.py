@@ -189,7 +189,7 @@ def measure(plan: Plan) -> Section:
             with process.worker(server.url):
                 backlog_began = backlog.waiting()
                 process.wait_for(lambda: backlog.waiting() < backlog_began, "the worker's start")
-                for number in range(plan.pick(9, 3)):
+                for number in range(plan.pick(27, 3)):
                     # Which comes first takes turns too: what drifts hits both.
                     blocks = [(alone, clients[:0]), (beside, clients)]
                     for rates, readers in blocks if number % 2 else reversed(blocks):
