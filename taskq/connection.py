@@ -34,8 +34,7 @@ class AsyncRedis(redis.asyncio.Redis):
         super().__init__(*args, **options)
         pool: Any = self.connection_pool
         pool.connection_class = _quick(pool.connection_class)
-        # RESP3 has messages that answer nobody.
-        self.wire = Wire(lambda: pool.connection_class(**{**pool.connection_kwargs, "protocol": 2}))
+        self.wire = Wire(lambda: make_connection(self))
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         try:
@@ -53,6 +52,15 @@ def connect_async(url: str, **options: Any) -> AsyncRedis:
         raise ConfigError(f"the Redis URL is wrong: {error}") from None
     assert isinstance(client, AsyncRedis)
     return client
+
+
+def make_connection(client: "redis.asyncio.Redis", **options: Any) -> Any:
+    """A connection of the client's kind that its pool does not know, not yet connected.
+
+    It speaks RESP2 whatever the URL asks for: RESP3 has messages that answer nobody.
+    """
+    pool: Any = client.connection_pool
+    return pool.connection_class(**{**pool.connection_kwargs, **options, "protocol": 2})
 
 
 class _Quick:

@@ -8,6 +8,7 @@ from typing import Any
 
 import redis
 
+from taskq.connection import make_connection
 from taskq.store import AsyncStore, retry_delay
 
 LINGER_SECONDS = 10.0
@@ -48,7 +49,8 @@ class Waiters:
         """Connects, again and again, for as long as somebody waits."""
         tries = 0
         while self._events:
-            connection = self._make_connection()
+            # It is silent most of the time: no timeout of a read must end it.
+            connection = make_connection(self._store.redis, socket_timeout=None)
             try:
                 await connection.connect()
                 tries = 0
@@ -58,12 +60,6 @@ class Waiters:
                 tries += 1
             finally:
                 await connection.disconnect(nowait=True)
-
-    def _make_connection(self) -> Any:
-        pool: Any = self._store.redis.connection_pool
-        # It is silent most of the time: no timeout of a read must end it.
-        options = {**pool.connection_kwargs, "socket_timeout": None, "protocol": 2}
-        return pool.connection_class(**options)
 
     async def _follow(self, connection: Any) -> None:
         """Subscribes to what is waited for and passes messages on, until nobody waits for a while."""

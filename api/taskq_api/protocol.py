@@ -107,19 +107,19 @@ class BoundedProtocol(HttpToolsProtocol):
         if self._head > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse()
 
-    def _feed(self, data: bytes) -> None:
+    def _feed(self, data: "bytes | memoryview") -> None:
         while data:
             try:
                 self.parser.feed_data(data)
             except httptools.HttpParserUpgrade as upgrade:
-                data = self._begin_anew() + data[upgrade.args[0] :]
+                self._begin_anew()
+                data = memoryview(data)[upgrade.args[0] :]
             else:
                 return
 
-    def _begin_anew(self) -> bytes:
+    def _begin_anew(self) -> None:
         """Goes on in HTTP/1.1, which a client that offers h2c must take: some do so in each first request.
-        The parser has left out the body, so a new one reads it, and what comes after; answers what that is
-        to be told first."""
+        The parser has left out the body, so a new one, told how long it is, reads it and what comes after."""
         framing = [
             b"%s: %s\r\n" % header
             for header in self.headers
@@ -127,7 +127,7 @@ class BoundedProtocol(HttpToolsProtocol):
         ]
         self._offered, self._muted = False, True
         self.parser = httptools.HttpRequestParser(self)
-        return b"POST / HTTP/1.1\r\n%s\r\n" % b"".join(framing)
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n" % b"".join(framing))
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self._running = cycle

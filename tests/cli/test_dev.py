@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from support.cli import interruptible
 from taskq.errors import ConfigError, TaskqError
 from taskq_worker import dev
 
@@ -93,14 +94,12 @@ def test_it_comes_up_where_the_api_wants_a_key_and_where_its_settings_say(tmp_pa
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     settings = {"TASKQ_API_PORT": str(port), "TASKQ_API_KEYS": "sesame"}
-    process = subprocess.Popen(
+    process = interruptible(
         [sys.executable, "-c", "from taskq.cli import main; main()", "dev", "--dir", str(tmp_path)],
         env={**os.environ, **settings},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        text=True,
         start_new_session=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     with process:
         assert process.stdout is not None

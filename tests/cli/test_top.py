@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from support.cli import interruptible
 from support.queue import Bench
 from support.workers import until
 from taskq.cli import main
@@ -73,13 +74,11 @@ def test_on_a_terminal_it_goes_on_over_an_outage_and_gives_the_screen_back(tmp_p
     with EmbeddedServer(data_dir=tmp_path / "data") as server:
         ours, theirs = pty.openpty()
         os.set_blocking(ours, False)
-        process = subprocess.Popen(
+        process = interruptible(
             [*COMMAND, "--interval", "0.5"],
             stdout=theirs,
             stderr=subprocess.PIPE,
             env={**os.environ, "TASKQ_REDIS_URL": server.url, "COLUMNS": "200", "LINES": "40"},
-            # Ignored where the tests run in the background, and inherited.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         os.close(theirs)
         seen = b""
@@ -103,7 +102,7 @@ def test_on_a_terminal_it_goes_on_over_an_outage_and_gives_the_screen_back(tmp_p
             assert process.wait(10) == 0
             until(lambda: says(b"\x1b[?1049l"), 5, "the screen is given back")
             assert process.stderr is not None
-            assert process.stderr.read() == b""
+            assert process.stderr.read() == ""
         finally:
             process.kill()
             process.wait()

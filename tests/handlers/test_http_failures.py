@@ -19,11 +19,7 @@ from support.web import (
     answer,
     call,
 )
-from taskq_worker.handlers import (
-    HttpStatusError,
-    HttpTransportError,
-    PayloadInvalid,
-)
+from taskq_worker.handlers import HttpStatusError, HttpTransportError, PayloadInvalid
 from taskq_worker.handlers.http_call import HttpCallHandler
 
 # --- http_call: failures in plain words ----------------------------------------------------------

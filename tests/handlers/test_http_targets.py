@@ -1,17 +1,13 @@
 """``http_call`` reaches nothing inside the network, however it is spelt, resolved or redirected."""
 
 import ssl
-import subprocess
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
+import trustme
 
 from support.web import PUBLIC, SECRET, Dialler, Names, Server, answer, call, redirect
-from taskq_worker.handlers import (
-    HttpTransportError,
-    TargetRefused,
-)
+from taskq_worker.handlers import HttpTransportError, TargetRefused
 from taskq_worker.handlers._net import refusal
 from taskq_worker.handlers.http_call import HttpCallHandler
 
@@ -185,22 +181,13 @@ async def test_allowed_inner_targets(web: Server) -> None:
 
 
 @pytest.fixture
-def certificate(tmp_path: Path) -> tuple[ssl.SSLContext, ssl.SSLContext]:
+def certificate() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Contexts of a server that is `pinned.test` and of a client that trusts it."""
-    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
-    names = ["-subj", "/CN=pinned.test", "-addext", "subjectAltName=DNS:pinned.test"]
-    try:
-        subprocess.run(
-            [*command.split(), *names, "-keyout", key, "-out", cert],
-            check=True,
-            capture_output=True,
-        )
-    except FileNotFoundError:
-        pytest.skip("the openssl command is not installed")
-    theirs = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    theirs.load_cert_chain(cert, key)
-    return theirs, ssl.create_default_context(cafile=str(cert))
+    authority = trustme.CA()
+    theirs, ours = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("pinned.test").configure_cert(theirs)
+    authority.configure_trust(ours)
+    return theirs, ours
 
 
 async def test_tls_is_verified_for_the_name_on_the_pinned_address(

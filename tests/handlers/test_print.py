@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from support.web import Context
-from taskq_worker.handlers import (
-    PayloadInvalid,
-)
+from taskq_worker.handlers import PayloadInvalid
 from taskq_worker.handlers.print import PrintHandler
 
 # --- print ---------------------------------------------------------------------------------------

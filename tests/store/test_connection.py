@@ -1,14 +1,13 @@
 """Async connections: what is packed in C, and what is sent without a timeout where none is needed."""
 
 import asyncio
-import os
-import signal
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import redis.exceptions as rx
 
+from support.faults import stopped
 from taskq.connection import connect, connect_async
 from taskq.embedded import EmbeddedServer
 from taskq.errors import ConfigError
@@ -49,13 +48,9 @@ async def test_a_write_that_stands_still_times_out() -> None:
     with EmbeddedServer() as server:
         client = connect_async(server.url, socket_timeout=0.3)
         await client.ping()
-        os.kill(server.pid, signal.SIGSTOP)
-        try:
-            with pytest.raises(rx.TimeoutError):
-                async with asyncio.timeout(5):
-                    await client.execute_command("ECHO", b"x" * 20_000_000)
-        finally:
-            os.kill(server.pid, signal.SIGCONT)
+        with stopped(server.pid), pytest.raises(rx.TimeoutError):
+            async with asyncio.timeout(5):
+                await client.execute_command("ECHO", b"x" * 20_000_000)
         assert await client.execute_command("ECHO", "x") == b"x"
         await client.aclose()
 

@@ -2,9 +2,8 @@
 connection, the server or the caller goes away. Under asyncio's own loop and under uvloop."""
 
 import asyncio
-import os
 import random
-import signal
+import select
 import socket
 import ssl
 import threading
@@ -19,6 +18,7 @@ import redis.exceptions as rx
 import trustme
 import uvloop
 
+from support.faults import stopped
 from taskq import calls as scripts
 from taskq import wire
 from taskq.connection import connect_async
@@ -227,12 +227,11 @@ def test_a_lost_connection_is_told_to_all_who_wait_and_made_anew(go: Go) -> None
         with EmbeddedServer() as server:
             async with opened(server.url) as calls:
                 await calls.ask("PING")
-                os.kill(server.pid, signal.SIGSTOP)
-                waiting = [asyncio.create_task(calls.ask("ECHO", i)) for i in range(10)]
-                await asyncio.sleep(0)
-                calls.transport.abort()
-                lost = await asyncio.gather(*waiting, return_exceptions=True)
-                os.kill(server.pid, signal.SIGCONT)
+                with stopped(server.pid):
+                    waiting = [asyncio.create_task(calls.ask("ECHO", i)) for i in range(10)]
+                    await asyncio.sleep(0)
+                    calls.transport.abort()
+                    lost = await asyncio.gather(*waiting, return_exceptions=True)
                 assert [type(error) for error in lost] == [rx.ConnectionError] * 10
                 assert await calls.ask("ECHO", "again") == b"again"
 
@@ -246,16 +245,13 @@ def test_an_answer_that_does_not_come_ends_the_connection(go: Go) -> None:
         with EmbeddedServer() as server:
             async with opened(server.url, socket_timeout=0.3) as calls:
                 await calls.ask("PING")
-                os.kill(server.pid, signal.SIGSTOP)
-                try:
+                with stopped(server.pid):
                     began = time.monotonic()
                     late = await asyncio.gather(
                         *(calls.ask("ECHO", i) for i in range(5)), return_exceptions=True
                     )
                     assert [type(error) for error in late] == [rx.TimeoutError] * 5
                     assert 0.3 <= time.monotonic() - began < 5
-                finally:
-                    os.kill(server.pid, signal.SIGCONT)
                 assert await asyncio.gather(*(calls.ask("ECHO", f"n{i}") for i in range(5))) == [
                     f"n{i}".encode() for i in range(5)
                 ]
@@ -268,12 +264,8 @@ def test_a_write_that_stands_still_times_out_too(go: Go) -> None:
         with EmbeddedServer() as server:
             async with opened(server.url, socket_timeout=0.3) as calls:
                 await calls.ask("PING")
-                os.kill(server.pid, signal.SIGSTOP)
-                try:
-                    with pytest.raises(rx.TimeoutError):
-                        await calls.ask("ECHO", b"x" * 20_000_000)
-                finally:
-                    os.kill(server.pid, signal.SIGCONT)
+                with stopped(server.pid), pytest.raises(rx.TimeoutError):
+                    await calls.ask("ECHO", b"x" * 20_000_000)
                 assert await calls.ask("ECHO", "x") == b"x"
 
     go(scenario())
@@ -285,8 +277,11 @@ def test_a_process_that_stood_still_takes_what_came_in_time(go: Go, redis_url: s
             await calls.ask("PING")
             answer = asyncio.ensure_future(calls.ask("ECHO", "in time"))
             await asyncio.sleep(0)
-            # The process stands still: no event loop, no clock of its own.
-            time.sleep(0.3)
+            over = time.monotonic() + 0.15
+            # The loop stands still: the answer comes, and then its time is over.
+            select.select([calls.transport.get_extra_info("socket")], [], [], 5)
+            while time.monotonic() < over:
+                pass
             assert await answer == b"in time"
 
     go(scenario())
@@ -366,8 +361,7 @@ def test_what_waits_for_a_server_that_stands_still_has_a_bound(
         with EmbeddedServer() as server:
             async with opened(server.url) as calls:
                 await calls.ask("PING")
-                os.kill(server.pid, signal.SIGSTOP)
-                try:
+                with stopped(server.pid):
                     refused = 0
                     for _ in range(20):
                         with pytest.raises((TimeoutError, rx.TimeoutError)) as ended:
@@ -376,8 +370,6 @@ def test_what_waits_for_a_server_that_stands_still_has_a_bound(
                         refused += ended.type is rx.TimeoutError
                     assert refused >= 10
                     assert calls.transport.get_write_buffer_size() <= 4_100_000
-                finally:
-                    os.kill(server.pid, signal.SIGCONT)
                 while calls.transport.get_write_buffer_size():
                     await asyncio.sleep(0.01)
                 assert await calls.ask("ECHO", "x") == b"x"
@@ -450,15 +442,12 @@ def test_closing_does_not_wait_for_a_server_that_stands_still(go: Go) -> None:
         with EmbeddedServer() as server:
             client = connect_async(server.url)
             await client.wire.ask("PING")
-            os.kill(server.pid, signal.SIGSTOP)
-            try:
+            with stopped(server.pid):
                 asked = asyncio.create_task(client.wire.ask("ECHO", b"x" * 5_000_000))
                 await asyncio.sleep(0)
                 asked.cancel()
                 async with asyncio.timeout(2):
                     await client.aclose()
-            finally:
-                os.kill(server.pid, signal.SIGCONT)
 
     go(scenario())
 

@@ -167,16 +167,21 @@ def memory_full(place: Place) -> Iterator[None]:
 
 
 @contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """SIGSTOP of a process, and SIGCONT at the end."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, 5, "stopped")
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+@contextmanager
 def server_stopped(place: Place) -> Iterator[None]:
     """SIGSTOP of the server: connections stay, nothing answers."""
-    pid = place.server.pid
-    with place.outage():
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            until(lambda: psutil.Process(pid).status() == psutil.STATUS_STOPPED, 5, "stopped")
-            yield
-        finally:
-            os.kill(pid, signal.SIGCONT)
+    with place.outage(), stopped(place.server.pid):
+        yield
 
 
 @contextmanager

@@ -10,9 +10,7 @@ from typing import Any
 
 import httpcore
 
-from taskq_worker.handlers import (
-    HandlerSettings,
-)
+from taskq_worker.handlers import HandlerSettings
 from taskq_worker.handlers.http_call import HttpCallHandler
 
 OPEN = HandlerSettings(http_allow_private=True)
