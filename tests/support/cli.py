@@ -19,7 +19,7 @@ NOWHERE = "redis://app:s3cret@127.0.0.1:1/0"
 
 
 def interruptible(command: Sequence[str], **options: Any) -> "subprocess.Popen[str]":
-    """A process that a Ctrl-C ends: it is ignored where tests run in the background, and that is inherited."""
+    """A process that a Ctrl-C ends; one started in the background inherits that it is ignored."""
     return subprocess.Popen(
         command,
         text=True,
