@@ -4,6 +4,7 @@ Repeating is the store's, which knows what is safe.
 """
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 import redis
@@ -15,6 +16,9 @@ from redis.retry import Retry
 
 from taskq.errors import ConfigError
 from taskq.wire import Wire, pack
+
+MOST_ON_WIRE = 256
+"""Commands at once that share a connection with all other calls; what asks for more gets one of the pool."""
 
 
 def connect(url: str, **options: Any) -> "redis.Redis":
@@ -35,6 +39,18 @@ class AsyncRedis(redis.asyncio.Redis):
         pool: Any = self.connection_pool
         pool.connection_class = _quick(pool.connection_class)
         self.wire = Wire(lambda: make_connection(self))
+        self._resp2 = str(pool.connection_kwargs.get("protocol")) == "2"
+
+    async def ask_all(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The answers to commands that never block, in one round trip and in the form that a pipeline of
+        redis-py gives them; an error of a single command stands in its place."""
+        if len(commands) > MOST_ON_WIRE or not self._resp2:
+            return await pipelined(self, commands)
+        forms: Any = self.response_callbacks
+        return [
+            forms[name](reply) if (name := command[0]) in forms and not _failed(reply) else reply
+            for command, reply in zip(commands, await self.wire.ask_all(commands), strict=True)
+        ]
 
     async def aclose(self, close_connection_pool: bool | None = None) -> None:
         try:
@@ -61,6 +77,16 @@ def make_connection(client: "redis.asyncio.Redis", **options: Any) -> Any:
     """
     pool: Any = client.connection_pool
     return pool.connection_class(**{**pool.connection_kwargs, **options, "protocol": 2})
+
+
+async def pipelined(
+    client: "redis.asyncio.Redis", commands: Sequence[tuple[Any, ...]]
+) -> list[Any]:
+    """The same over a connection of the pool, for any client and for commands that may block."""
+    pipe: Any = client.pipeline(transaction=False)
+    for command in commands:
+        pipe.execute_command(*command)
+    return list(await pipe.execute(raise_on_error=False))
 
 
 class _Quick:
@@ -97,6 +123,10 @@ class _Quick:
 @functools.cache
 def _quick(kind: type[Any]) -> type[Any]:
     return type(kind.__name__, (_Quick, kind), {})
+
+
+def _failed(reply: Any) -> bool:
+    return isinstance(reply, rx.RedisError)
 
 
 def _bytes(command: str | bytes) -> bytes:

@@ -172,11 +172,9 @@ class EventReader:
         """What came after these entries, at most ``PAGE`` of each queue; waits for it up to ``block_ms``."""
         names = {self._keys(queue).events.encode(): queue for queue in after}
         streams = [*names, *(id_text(at) for at in after.values())]
-        (reply,) = await self._store.pipeline(
-            [("XREAD", "COUNT", PAGE, "BLOCK", block_ms, "STREAMS", *streams)]
+        reply = await self._store.block(
+            "XREAD", "COUNT", PAGE, "BLOCK", block_ms, "STREAMS", *streams
         )
-        if isinstance(reply, Exception):
-            raise translate(reply)
         return [
             parse_entry(names[name], entry_id, fields)
             for name, entries in reply or ()

@@ -74,7 +74,10 @@ class Inspector:
 
     async def queues(self, among: Container[str] | None = None) -> list[QueueInfo]:
         """One look at every queue (or those ``among`` these), by name."""
-        names = await self._names(among)
+        return await self.looks(await self._names(among))
+
+    async def looks(self, names: Sequence[str]) -> list[QueueInfo]:
+        """One look at each of these queues, in the order given; one that is not there is empty."""
         out: list[QueueInfo] = []
         for start in range(0, len(names), 50):
             looks = (self._look(self._store.keys.queue(name)) for name in names[start : start + 50])
@@ -210,10 +213,15 @@ class Inspector:
         return JobPage(tuple(found), looked, None if end else _encode_cursor(*places[at], inner))
 
     async def statistics(
-        self, queue: str, minutes: int = 60, *, types: Container[str] | None = None
+        self,
+        queue: str,
+        minutes: int = 60,
+        *,
+        types: Container[str] | None = None,
+        now: int | None = None,
     ) -> Statistics:
         """What happened in the last minutes (``stats.Past``). Raises ``InvalidInput``."""
-        return await self._past.read(queue, minutes, types=types)
+        return await self._past.read(queue, minutes, types=types, now=now)
 
 
 def _error(reply: Any) -> dict[str, Any] | None:

@@ -73,7 +73,7 @@ async def position(store: AsyncStore, job_id: str) -> Position:
         return explain(Place(place.now, job, None, {}, place.aging_ms, False, ()), (), None)
     if place.job.state in TERMINAL or place.job.state is State.RUNNING:
         return explain(place, (), None)
-    past = await look.statistics(queue, RATE_MINUTES)
+    past = await look.statistics(queue, RATE_MINUTES, now=int(place.now))
     return explain(place, await look.workers(), past)
 
 

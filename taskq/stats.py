@@ -75,9 +75,15 @@ class Past:
         self._counters = 0
 
     async def read(
-        self, queue: str, minutes: int, *, types: Container[str] | None = None
+        self,
+        queue: str,
+        minutes: int,
+        *,
+        types: Container[str] | None = None,
+        now: int | None = None,
     ) -> Statistics:
         """What happened in the last ``minutes`` minutes, the one that runs included; of ``types`` only.
+        ``now`` is the server's clock (ms) where it is known.
 
         Older than two hours comes in ten-minute steps, so that the stretch may begin up to nine minutes
         sooner; ``since`` says where. Raises ``InvalidInput``.
@@ -85,10 +91,8 @@ class Past:
         if not 1 <= minutes <= MINUTES_MAX:
             raise InvalidInput(f"minutes must be from 1 to {MINUTES_MAX}", field="minutes")
         keys = self._store.keys.queue(check_queue(queue))
-        (clock,) = await self._store.pipeline([("TIME",)])
-        if isinstance(clock, Exception):
-            raise translate(clock)
-        now = int(clock[0]) * 1000 + int(clock[1]) // 1000
+        if now is None:
+            now = await self._clock()
         spans = _spans(now // 60_000, minutes)
         names = [
             keys.stats(first) if length == 1 else keys.stats10(first) for first, length in spans
@@ -105,6 +109,12 @@ class Past:
             for (first, length), tally in zip(spans, tallies, strict=True)
         )
         return _summary(queue, spans[0][0] * 60_000, now, tallies, points)
+
+    async def _clock(self) -> int:
+        (clock,) = await self._store.pipeline([("TIME",)])
+        if isinstance(clock, Exception):
+            raise translate(clock)
+        return int(clock[0]) * 1000 + int(clock[1]) // 1000
 
     async def _tallies(self, names: list[str], over: set[str]) -> dict[str, "_Tally"]:
         moment = time.monotonic()

@@ -19,7 +19,7 @@ import redis.asyncio
 import redis.exceptions as rx
 
 from taskq.calls import Call
-from taskq.connection import AsyncRedis, connect, connect_async
+from taskq.connection import AsyncRedis, connect, connect_async, pipelined
 from taskq.errors import BrokenKey, OutOfMemory, TaskqError, Unavailable
 from taskq.keys import Keys
 from taskq.lua import Script
@@ -211,9 +211,10 @@ class AsyncStore:
     ) -> None:
         self.redis = client
         # fakeredis, for one, has no wire.
-        self._ask: Callable[..., Awaitable[Any]] = (
-            client.wire.ask if isinstance(client, AsyncRedis) else self._ask_pool
-        )
+        self._ask: Callable[..., Awaitable[Any]] = self._ask_pool
+        self._ask_all: Callable[..., Awaitable[list[Any]]] = functools.partial(pipelined, client)
+        if isinstance(client, AsyncRedis):
+            self._ask, self._ask_all = client.wire.ask, client.ask_all
         self.keys = keys
         self.retry_seconds = retry_seconds
         self.errors: Counter[str] = Counter()
@@ -294,22 +295,32 @@ class AsyncStore:
             self._known_queues.add(queue)
 
     async def pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Plain reads in one round trip; an error of a single command stands in its place."""
+        """Plain reads in one round trip; an error of a single command stands in its place.
 
-        async def action() -> list[Any]:
-            pipe = self.redis.pipeline(transaction=False)
-            for command in commands:
-                pipe.execute_command(*command)
-            await self._enter()
-            try:
-                return list(await _cancellable(pipe.execute(raise_on_error=False)))
-            except (redis.RedisError, OSError) as error:
-                self._count(error)
-                raise
-            finally:
-                self._room.release()
+        They share a connection with all calls: what may block on the server goes over ``block``.
+        """
+        return await self.retrying(lambda: self._asked(self._ask_all, commands))
+
+    async def block(self, *command: Any) -> Any:
+        """The answer to a command that the server may keep for a while, over a connection of its own."""
+
+        async def action() -> Any:
+            (answer,) = await self._asked(pipelined, self.redis, [command])
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
 
         return await self.retrying(action)
+
+    async def _asked(self, ask: Callable[..., Awaitable[list[Any]]], *args: Any) -> list[Any]:
+        await self._enter()
+        try:
+            return await _cancellable(ask(*args))
+        except (redis.RedisError, OSError) as error:
+            self._count(error)
+            raise
+        finally:
+            self._room.release()
 
     def abandon(self) -> None:
         """Closes the sockets when the event loop is closed already: nothing can be awaited on it."""

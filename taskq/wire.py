@@ -27,6 +27,8 @@ MOST_UNSENT_BYTES = 67_108_864
 behind that give up while it stands still. Those that wait are bounded by the store."""
 
 _NOTHING = object()
+_Owed = tuple[asyncio.Future[Any], float, int, list[Any]]
+"""Who waits, until when, for how many answers (0: for one, not in a list), and those that have come."""
 
 
 def pack(words: Sequence[Any]) -> bytes:
@@ -61,6 +63,18 @@ class Wire:
         if line is None or line.lost:
             line = await self._open()
         return await line.ask(packed)
+
+    async def ask_all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """The answers to commands that are sent in one piece. An error of a single one stands in its place;
+        otherwise as ``ask``."""
+        if not commands:
+            return []
+        packed = b"".join(map(pack, commands))
+        line = self._line
+        if line is None or line.lost:
+            line = await self._open()
+        answers: list[Any] = await line.ask(packed, len(commands))
+        return answers
 
     async def _open(self) -> "_Line":
         """One attempt for all who wait, which does not end with the one of them who gives up."""
@@ -114,7 +128,7 @@ class _Line(asyncio.Protocol):
         """It takes no call any more."""
         self._loop = asyncio.get_running_loop()
         self._timeout: float = connection.socket_timeout or TIMEOUT_SECONDS
-        self._owed: deque[tuple[asyncio.Future[Any], float]] = deque()
+        self._owed: deque[_Owed] = deque()
         self._late: object = None
         self._timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] = self._loop.create_future()
@@ -129,14 +143,15 @@ class _Line(asyncio.Protocol):
         self.transport.set_protocol(self)
         connection._writer = connection._reader = None
 
-    def ask(self, packed: bytes) -> "asyncio.Future[Any]":
-        """Raises ``ConnectionError``, and ``TimeoutError`` where too much waits already."""
+    def ask(self, packed: bytes, answers: int = 0) -> "asyncio.Future[Any]":
+        """One answer, or so many in a list. Raises ``ConnectionError``, and ``TimeoutError`` where too much
+        waits already."""
         if self.lost:
             raise rx.ConnectionError("the connection was lost")
         if len(self._owed) >= MOST_OWED or self._unsent() > MOST_UNSENT_BYTES:
             raise rx.TimeoutError("the server takes no more: too much waits for it already")
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._owed.append((future, self._loop.time() + self._timeout))
+        self._owed.append((future, self._loop.time() + self._timeout, answers, []))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout, self._look)
         try:
@@ -159,14 +174,21 @@ class _Line(asyncio.Protocol):
             self._gone.set_result(None)
 
     def _answer(self, reply: Any) -> None:
-        future, _ = self._owed.popleft()
-        if not isinstance(reply, rx.RedisError):
-            if not future.done():  # else whoever asked has gone
+        future, _, answers, came = self._owed[0]
+        failed = isinstance(reply, rx.RedisError)
+        if answers:
+            came.append(reply)
+        if len(came) == answers:
+            self._owed.popleft()
+            if future.done():
+                pass  # whoever asked has gone
+            elif answers:
+                future.set_result(came)
+            elif failed:
+                future.set_exception(reply)
+            else:
                 future.set_result(reply)
-            return
-        if not future.done():
-            future.set_exception(reply)
-        if isinstance(reply, rx.ReadOnlyError):
+        if failed and isinstance(reply, rx.ReadOnlyError):
             # It was the primary: a new connection asks anew who is.
             self._break(rx.ConnectionError("the server has become a replica"))
 
@@ -195,7 +217,7 @@ class _Line(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         owed, self._owed = self._owed, deque()
-        for future, _ in owed:
+        for future, *_ in owed:
             if not future.done():
                 future.set_exception(error)
 

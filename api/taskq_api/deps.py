@@ -198,14 +198,19 @@ def job_place(job_id: str) -> tuple[str, str]:
         raise JobNotFound(job_id[:100]) from None
 
 
-async def find_job(request: Request, job_id: str) -> Job:
-    """The job of an id in a path, where it is there for this key: the one place where an id becomes a job.
-    Raises ``JobNotFound``."""
-    access = access_of(request)
+def job_place_for(access: Access, job_id: str) -> tuple[str, str]:
+    """(queue, ulid) of an id in a path, in a queue that this key may see. Raises ``JobNotFound``."""
     queue, ulid = job_place(job_id)
-    job_id = join_id(queue, ulid)
     if not access.can_see(queue):
-        raise JobNotFound(job_id)
+        raise JobNotFound(join_id(queue, ulid))
+    return queue, ulid
+
+
+async def find_job(request: Request, job_id: str) -> Job:
+    """The job of an id in a path, where it is there for this key. Raises ``JobNotFound``."""
+    access = access_of(request)
+    queue, ulid = job_place_for(access, job_id)
+    job_id = join_id(queue, ulid)
     job = await services(request).inspector.job(job_id)
     access.check_job(queue, job.job_type, job_id)
     return job

@@ -180,7 +180,7 @@ class Metrics:
         (server,) = await self._store.pipeline([("INFO",)])
         return Facts(
             len(names),
-            await self._inspector.queues(shown),
+            await self._inspector.looks(shown),
             await self._inspector.metrics(shown),
             await self._workers.workers(),
             server if isinstance(server, dict) else {},

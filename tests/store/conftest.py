@@ -1,11 +1,14 @@
-"""A store over the emptied server, and a plain client to look behind it."""
+"""A store over the emptied server, a plain client to look behind it, and both kinds of event loops."""
 
-from collections.abc import AsyncIterator, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from typing import Any
 
 import pytest
 import redis
+import uvloop
 
+from support.wires import Go
 from taskq.keys import Keys
 from taskq.store import AsyncStore
 
@@ -21,3 +24,12 @@ async def store(redis_url: str) -> AsyncIterator[AsyncStore]:
 def raw(redis_url: str) -> Iterator[Any]:
     with redis.Redis.from_url(redis_url) as client:
         yield client
+
+
+@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
+def go(request: pytest.FixtureRequest) -> Go:
+    def run(scenario: Coroutine[Any, Any, None]) -> None:
+        with asyncio.Runner(loop_factory=request.param) as runner:
+            runner.run(asyncio.wait_for(scenario, 30))
+
+    return run

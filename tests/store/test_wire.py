@@ -8,17 +8,16 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-import redis
 import redis.exceptions as rx
 import trustme
-import uvloop
 
 from support.faults import stopped
+from support.wires import Go, answering, connections, opened
 from taskq import calls as scripts
 from taskq import wire
 from taskq.connection import connect_async
@@ -26,17 +25,6 @@ from taskq.embedded import EmbeddedServer
 from taskq.errors import Unavailable
 from taskq.keys import Keys
 from taskq.store import AsyncStore
-
-Go = Callable[[Coroutine[Any, Any, None]], None]
-
-
-@pytest.fixture(params=[None, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
-def go(request: pytest.FixtureRequest) -> Go:
-    def run(scenario: Coroutine[Any, Any, None]) -> None:
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(asyncio.wait_for(scenario, 30))
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -48,46 +36,6 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> tuple[ssl.SSLConte
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost").configure_cert(context)
     return context, str(file)
-
-
-@asynccontextmanager
-async def opened(url: str, **options: Any) -> AsyncIterator[wire.Wire]:
-    client = connect_async(url, **options)
-    try:
-        yield client.wire
-    finally:
-        await client.aclose()
-
-
-@asynccontextmanager
-async def answering(answer: Callable[[bytes], bytes]) -> AsyncIterator[tuple[str, list[bytes]]]:
-    """(URL, what came) of a server that answers ``+OK`` to the login and ``answer`` to the rest."""
-    came: list[bytes] = []
-    open_: set[asyncio.StreamWriter] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        open_.add(writer)
-        while data := await reader.read(65536):
-            logins = data.count(b"SETINFO")
-            writer.write(b"+OK\r\n" * logins if logins else answer(data))
-            if not logins:
-                came.append(data)
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0", came
-    finally:
-        server.close()
-        for writer in open_:
-            writer.close()
-            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
-        await server.wait_closed()
-
-
-def connections(url: str) -> int:
-    with redis.Redis.from_url(url) as client:
-        return int(client.info("clients")["connected_clients"]) - 1  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
@@ -172,6 +120,15 @@ def test_no_answer_is_ever_another_ones(go: Go, redis_url: str, seed: int) -> No
     async def scenario() -> None:
         outcomes = {"answered": 0, "gave up": 0, "lost": 0}
 
+        async def ask(calls: wire.Wire, text: str) -> None:
+            if chance.random() < 0.5:
+                assert await calls.ask("ECHO", text) == text.encode()
+                return
+            several = [f"{i}:{text}" for i in range(chance.randint(1, 5))]
+            assert await calls.ask_all([("ECHO", one) for one in several]) == [
+                one.encode() for one in several
+            ]
+
         async def caller(calls: wire.Wire, n: int) -> None:
             for i in range(40):
                 text = f"{n}.{i}" + "x" * chance.choice((0, 10, 100_000))
@@ -179,7 +136,7 @@ def test_no_answer_is_ever_another_ones(go: Go, redis_url: str, seed: int) -> No
                     asyncio.get_running_loop().call_soon(calls.transport.abort)
                 try:
                     async with asyncio.timeout(chance.choice((0.0005, 0.005, 5))):
-                        assert await calls.ask("ECHO", text) == text.encode()
+                        await ask(calls, text)
                     outcomes["answered"] += 1
                 except TimeoutError:
                     outcomes["gave up"] += 1

@@ -57,14 +57,14 @@ async def show_statistics(
     shown = names[:QUEUES_SHOWN]
     workers = workers_for(access, await inspector.workers())
     rows = []
-    for name, info in zip(shown, await inspector.queues(shown), strict=True):
+    for name, info in zip(shown, await inspector.looks(shown), strict=True):
         about = queue_to_dict(queue_for(access, info), workers)
         now = {
             "waiting": sum(line["waiting"] for line in about["types"]),
             "oldest_waiting": about["head_age"] or 0.0,
             "running": about["counts"]["running"],
         }
-        past = await inspector.statistics(name, minutes, types=access.job_types)
+        past = await inspector.statistics(name, minutes, types=access.job_types, now=int(info.now))
         rows.append(statistics_to_dict(past) | now)
     return json_response(encode({"queues": rows, "left_out": len(names) - len(shown)}))
 

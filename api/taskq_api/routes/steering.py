@@ -8,11 +8,20 @@ from taskq import steering
 from taskq.apikeys import Scope
 from taskq.calls import delay_to_ms
 from taskq.errors import InvalidInput
+from taskq.ids import join_id
 from taskq.position import position
 from taskq.submission import run_at_ms
 from taskq.views import position_to_dict
 from taskq_api.access import access_of, needs
-from taskq_api.deps import acting, find_job, known_parameters, parse, read_json, services
+from taskq_api.deps import (
+    acting,
+    find_job,
+    job_place_for,
+    known_parameters,
+    parse,
+    read_json,
+    services,
+)
 from taskq_api.docs import BODY, REDIS, answers, body
 from taskq_api.render import encode, job_body, json_response
 from taskq_api.schemas import Job, JobChanges, Position
@@ -28,8 +37,10 @@ router = APIRouter(tags=["jobs"])
 async def job_position(request: Request, job_id: str) -> Response:
     """Why the job waits: its place over all lines, what keeps it there, and when it is likely to start. Of a
     job that no longer waits the reason says so."""
-    job = await find_job(request, job_id)
-    found = await position(services(request).client.store, job.id)
+    access = access_of(request)
+    queue, ulid = job_place_for(access, job_id)
+    found = await position(services(request).client.store, join_id(queue, ulid))
+    access.check_job(queue, found.job_type, found.id)
     return json_response(encode(position_to_dict(found)))
 
 
