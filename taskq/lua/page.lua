@@ -67,26 +67,29 @@ local function rank_behind(key, last_score, last_id)
   end
   return low
 end
--- Pairs of id and score; of a worker's list, of id and place.
-local function entries(name, from_score, from_id, n)
+-- Where a box is read from, counted from 0.
+local function place_behind(name, last_score, last_id)
+  if last_score == '' then return 0 end
   local key = prefix .. name
-  if state == 'running' then
-    local from = tonumber(from_score) or 0
-    -- Runs that ended since stood before it, or it is one of them: then its old place has to do.
-    local place = from_id ~= '' and redis.pcall('LPOS', key, from_id)
-    if type(place) == 'number' then from = place + 1 end
-    local ids, out = redis.pcall('LRANGE', key, from, from + n - 1), {}
-    if ids.err then return {} end
-    for i = 1, #ids do
-      out[#out + 1] = ids[i]
-      out[#out + 1] = tostring(from + i)
-    end
-    return out
+  if state ~= 'running' then return rank_behind(key, last_score, last_id) end
+  -- Runs that ended since stood before it, or it is one of them: then its old place has to do.
+  local place = redis.pcall('LPOS', key, last_id)
+  return type(place) == 'number' and place + 1 or tonumber(last_score) or 0
+end
+-- Pairs of id and score; of a worker's list, of id and place.
+local function entries(name, from, n)
+  local key = prefix .. name
+  if state ~= 'running' then
+    local found = redis.pcall(RANGE, key, from, from + n - 1, 'WITHSCORES')
+    return found.err and {} or found
   end
-  local from = 0
-  if from_score ~= '' then from = rank_behind(key, from_score, from_id) end
-  local found = redis.pcall(RANGE, key, from, from + n - 1, 'WITHSCORES')
-  return found.err and {} or found
+  local ids, out = redis.pcall('LRANGE', key, from, from + n - 1), {}
+  if ids.err then return {} end
+  for i = 1, #ids do
+    out[#out + 1] = ids[i]
+    out[#out + 1] = tostring(from + i)
+  end
+  return out
 end
 local function matches(v)
   if fingerprint ~= '' and (v[FINGERPRINT] or 'unknown') ~= fingerprint then return false end
@@ -98,26 +101,32 @@ for b = 1, #boxes do
   if box == '' or name >= box then
     local from_score, from_id = '', ''
     if name == box then from_score, from_id = score, id end
-    local found = entries(name, from_score, from_id, budget - looked)
-    for i = 1, #found, 2 do
-      if #jobs == limit or looked == budget then return { jobs, looked, name, from_score, from_id } end
-      -- Newest first: all that follow are older still.
-      if since ~= '' and ends[state] and tonumber(found[i + 1]) < tonumber(since) then return { jobs, looked, '', '', '' } end
-      looked = looked + 1
-      from_score, from_id = found[i + 1], found[i]
-      local v = redis.pcall('HMGET', prefix .. 'job:' .. found[i], unpack(FIELDS))
-      if not v.err and v[1] == state and (job_type == '' or v[2] == job_type) and matches(v) then
-        local row = { found[i] }
-        for f = 1, #FIELDS do
-          if v[f] then
-            row[#row + 1] = FIELDS[f]
-            row[#row + 1] = v[f]
+    local place = place_behind(name, from_score, from_id)
+    repeat
+      -- No more than fill the page, and one by which to know that it goes on; of those that are filtered a few.
+      local n = math.min(budget - looked, math.max(limit - #jobs + 1, 20))
+      local found = entries(name, place, n)
+      for i = 1, #found, 2 do
+        if #jobs == limit then return { jobs, looked, name, from_score, from_id } end
+        -- Newest first: all that follow are older still.
+        if since ~= '' and ends[state] and tonumber(found[i + 1]) < tonumber(since) then return { jobs, looked, '', '', '' } end
+        looked = looked + 1
+        from_score, from_id = found[i + 1], found[i]
+        local v = redis.pcall('HMGET', prefix .. 'job:' .. found[i], unpack(FIELDS))
+        if not v.err and v[1] == state and (job_type == '' or v[2] == job_type) and matches(v) then
+          local row = { found[i] }
+          for f = 1, #FIELDS do
+            if v[f] then
+              row[#row + 1] = FIELDS[f]
+              row[#row + 1] = v[f]
+            end
           end
+          jobs[#jobs + 1] = row
         end
-        jobs[#jobs + 1] = row
       end
-    end
-    if looked == budget then return { jobs, looked, name, from_score, from_id } end
+      if looked == budget then return { jobs, looked, name, from_score, from_id } end
+      place = place + n
+    until #found < 2 * n
   end
 end
 return { jobs, looked, '', '', '' }

@@ -124,3 +124,46 @@ def test_a_cursor_whose_score_is_no_number_starts_its_box_again(bench: Bench) ->
     bench.add("a", delay_ms=MINUTE)
     found = page(bench, State.SCHEDULED, Cursor("scheduled", "soon", "x"))
     assert [job.ulid for job in found.jobs] == ["a"]
+
+
+@pytest.mark.parametrize(("limit", "budget"), [(50, 1000), (7, 1000), (20, 45), (3, 10), (19, 19)])
+@pytest.mark.parametrize("every", [1, 2, 30, 131])
+def test_pages_of_one_type_hold_each_of_its_jobs_once(
+    bench: Bench, limit: int, budget: int, every: int
+) -> None:
+    """Whatever stands between them: an entry is looked at once, and no page looks at more than it may."""
+    ids = names(130)
+    for i, ulid in enumerate(ids):
+        bench.add(ulid, job_type="mail" if i % every == 0 else "other", delay_ms=MINUTE + i)
+    cursor, listed, looked = None, [], 0
+    while True:
+        found = page(bench, State.SCHEDULED, cursor, job_type="mail", limit=limit, budget=budget)
+        listed += [job.ulid for job in found.jobs]
+        looked += found.looked
+        assert len(found.jobs) <= limit
+        assert found.looked <= budget
+        if (cursor := found.cursor) is None:
+            break
+        assert len(found.jobs) == limit or found.looked == budget
+    assert listed == ids[::every]
+    assert looked == len(ids)
+
+
+@pytest.mark.parametrize("state", [State.QUEUED, State.SCHEDULED, State.CANCELLED, State.RUNNING])
+def test_a_page_reads_what_it_shows_and_no_more(bench: Bench, state: State) -> None:
+    """However much more it may look at: what is read costs the server also where it is thrown away."""
+    if state == State.RUNNING:
+        bench.add(*names(500))
+        bench.take(most=500)
+    else:
+        tied(bench, state, 500)
+    with bench.redis.monitor() as monitor:
+        found = page(bench, state, limit=30, budget=1000)
+        asked = []
+        bench.redis.ping()
+        while (command := monitor.next_command())["command"] != "PING":
+            asked.append(command["command"].split())
+    assert len(found.jobs) == 30
+    ranges = [words for words in asked if words[0] in ("ZRANGE", "ZREVRANGE", "LRANGE")]
+    assert [int(words[3]) - int(words[2]) for words in ranges] == [30]
+    assert sum(words[0] == "HMGET" for words in asked) == 30
