@@ -1,15 +1,15 @@
 """Failures by kind, over queues; and how the jobs of types have fared of late."""
 
 import asyncio
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 
 from taskq import calls
 from taskq.errors import InvalidInput
 from taskq.ids import check_queue
 from taskq.inspector import Inspector
+from taskq.keys import QueueKeys
 from taskq.model import ErrorGroup
 from taskq.stats import TypeStatistics
-from taskq.store import AsyncStore
 
 PAGE_QUEUES = 20
 """Queues that a page of failures looks at."""
@@ -17,7 +17,7 @@ MAX_QUEUES = 200
 
 
 async def failures(
-    store: AsyncStore,
+    look: Inspector,
     queue: str | None = None,
     *,
     among: Container[str] | None = None,
@@ -25,23 +25,20 @@ async def failures(
 ) -> tuple[list[ErrorGroup], str | None]:
     """Failures by kind, of one queue or of all (``among`` these), 20 queues a page; and where to go
     on."""
-    names = await _names(store, queue, among)
-    if cursor:
-        names = [name for name in names if name > cursor]
-    page = names[:PAGE_QUEUES]
-    groups = await _groups(store, page, "")
-    return groups, page[-1] if len(names) > len(page) else None
+    found, left_out = await _groups(look, queue, among, most=PAGE_QUEUES, behind=cursor or "")
+    return _flat(found), list(found)[-1] if left_out else None
 
 
 async def failures_of(
-    store: AsyncStore,
+    look: Inspector,
     fingerprint: str,
     queue: str | None = None,
     *,
     among: Container[str] | None = None,
 ) -> list[ErrorGroup]:
     """One kind of failure, in every queue that has it (of the first 200 queues by name)."""
-    return await _groups(store, (await _names(store, queue, among))[:MAX_QUEUES], fingerprint)
+    found, _ = await _groups(look, queue, among, fingerprint, most=MAX_QUEUES)
+    return _flat(found)
 
 
 async def latencies(
@@ -54,18 +51,29 @@ async def latencies(
     return {(p.queue, of_type.job_type): of_type for p in past for of_type in p.types}
 
 
-async def _names(store: AsyncStore, queue: str | None, among: Container[str] | None) -> list[str]:
-    if queue is not None:
-        return [check_queue(queue)]
-    known = [name for name in await Inspector(store).queue_names() if _is_queue(name)]
-    return known if among is None else [name for name in known if name in among]
+async def _groups(
+    look: Inspector,
+    queue: str | None,
+    among: Container[str] | None,
+    fingerprint: str = "",
+    *,
+    most: int,
+    behind: str = "",
+) -> tuple[dict[str, list[ErrorGroup]], int]:
+    """By queue; and how many queues are left out."""
+
+    def errors(keys: QueueKeys) -> calls.Call[list[ErrorGroup]]:
+        return calls.errors(keys, fingerprint)
+
+    def wanted(name: str) -> bool:
+        return _is_queue(name) and (among is None or name in among) and name > behind
+
+    names = None if queue is None else [check_queue(queue)]
+    return await look.over_queues(errors, names, wanted=wanted, most=most)
 
 
-async def _groups(store: AsyncStore, queues: Iterable[str], fingerprint: str) -> list[ErrorGroup]:
-    found = await asyncio.gather(
-        *(store.run(calls.errors(store.keys.queue(name), fingerprint)) for name in queues)
-    )
-    return [group for groups in found for group in groups]
+def _flat(found: Mapping[str, Iterable[ErrorGroup]]) -> list[ErrorGroup]:
+    return [group for groups in found.values() for group in groups]
 
 
 def _is_queue(name: str) -> bool:

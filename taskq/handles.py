@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from taskq.client import AsyncClient, SyncClient
+from taskq.inspector import Inspector
 from taskq.model import Job
 from taskq.position import Position, position
 from taskq.states import State
@@ -71,7 +72,7 @@ class JobHandle(Generic[R]):
 
         Raises ``JobNotFound``.
         """
-        return await position(self._app.client().store, self.id)
+        return await position(Inspector(self._app.client().store), self.id)
 
     async def cancel(self) -> State:
         """Cancels the job; a running one is asked to stop. Raises ``JobNotFound``, ``WrongState``."""

@@ -4,27 +4,30 @@ Nothing here costs more with more jobs: counts come from the lengths of containe
 bounded pages, statistics from per-minute hashes.
 """
 
-import asyncio
 import base64
 import json
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from taskq import calls
 from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, TaskqError, Unavailable
 from taskq.ids import check_queue, split_id
 from taskq.keys import QueueKeys
-from taskq.model import Job, QueueInfo, QueueMetrics
+from taskq.model import Job, Place, QueueInfo
 from taskq.registry import ANY_TYPE, Registry, WorkerInfo
 from taskq.states import State
 from taskq.stats import Past, Statistics
 from taskq.store import AsyncStore, translate
 
+T = TypeVar("T")
+
 PAGE_BUDGET = 1000
 """Entries that one page of jobs looks at, at most."""
 PAGE_CALLS = 200
 """Calls that one page of jobs makes, at most: empty queues and states cost one each."""
+PAGE_QUEUES = 50
+"""Queues that are looked at in one go."""
 
 STATE_ORDER = (
     State.RUNNING,
@@ -52,15 +55,22 @@ class JobPage:
 
 
 class Inspector:
-    """Reads through one store; keeps nothing but what is over (``Past``)."""
+    """Reads through one store; keeps nothing but what is over (``Past``), and the names of last time, so that
+    one that looks often needs one round trip where it needed two."""
 
     def __init__(self, store: AsyncStore) -> None:
         self._store = store
         self._past = Past(store)
+        self._registry = Registry(store, ttl_seconds=60)
+        self._lately: list[str] = []
+        """Queues of the last look: most likely those of the next."""
 
     async def queue_names(self) -> list[str]:
         """Every queue that was ever used, by name."""
         (names,) = await self._store.pipeline([("SMEMBERS", self._store.keys.queues)])
+        return self._sorted(names)
+
+    def _sorted(self, names: Any) -> list[str]:
         if isinstance(names, Exception):
             error = translate(names)
             if isinstance(error, Unavailable):
@@ -68,21 +78,44 @@ class Inspector:
             raise TaskqError(f"{self._store.keys.queues} cannot be read: {names}")
         return sorted(name.decode(errors="replace") for name in names)
 
+    async def over_queues(
+        self,
+        make: Callable[[QueueKeys], calls.Call[T]],
+        names: Iterable[str] | None = None,
+        *,
+        wanted: Callable[[str], bool] = lambda name: True,
+        most: int | None = None,
+    ) -> tuple[dict[str, T], int]:
+        """What a call that changes nothing answers, by queue: of ``names``, or of every queue that was ever
+        used, by name. Of those that are ``wanted`` the first ``most``; and how many more there are."""
+        keys = self._store.keys.queue
+        found: dict[str, T] = {}
+        if names is None:
+            guess = [name for name in self._lately if wanted(name)][:most]
+            (members,), answers = await self._store.read(
+                [("SMEMBERS", self._store.keys.queues)], [make(keys(name)) for name in guess]
+            )
+            found.update(zip(guess, answers, strict=True))
+            names = self._sorted(members)
+            self._lately = names[:PAGE_QUEUES]
+        names = [name for name in names if wanted(name)]
+        shown = names[:most]
+        more = [name for name in shown if name not in found]
+        for start in range(0, len(more), PAGE_QUEUES):
+            page = more[start : start + PAGE_QUEUES]
+            _, answers = await self._store.read([], [make(keys(name)) for name in page])
+            found.update(zip(page, answers, strict=True))
+        return {name: found[name] for name in shown}, len(names) - len(shown)
+
     async def _names(self, among: Container[str] | None) -> list[str]:
         names = await self.queue_names()
         return names if among is None else [name for name in names if name in among]
 
     async def queues(self, among: Container[str] | None = None) -> list[QueueInfo]:
         """One look at every queue (or those ``among`` these), by name."""
-        return await self.looks(await self._names(among))
-
-    async def looks(self, names: Sequence[str]) -> list[QueueInfo]:
-        """One look at each of these queues, in the order given; one that is not there is empty."""
-        out: list[QueueInfo] = []
-        for start in range(0, len(names), 50):
-            looks = (self._look(self._store.keys.queue(name)) for name in names[start : start + 50])
-            out += await asyncio.gather(*looks)
-        return out
+        wanted = among.__contains__ if among is not None else lambda name: True
+        found, _ = await self.over_queues(calls.counts, wanted=wanted)
+        return list(found.values())
 
     async def queue(self, name: str) -> QueueInfo:
         """One look at a queue. Raises ``QueueNotFound``, ``InvalidInput``."""
@@ -94,14 +127,6 @@ class Inspector:
                 raise QueueNotFound(name)
         return info
 
-    async def metrics(self, queues: Sequence[str]) -> list[QueueMetrics]:
-        """What queues have counted since ever, in the order given."""
-        out: list[QueueMetrics] = []
-        for start in range(0, len(queues), 50):
-            keys = (self._store.keys.queue(name) for name in queues[start : start + 50])
-            out += await asyncio.gather(*(self._store.run(calls.metrics(k)) for k in keys))
-        return out
-
     async def _look(self, keys: QueueKeys) -> QueueInfo:
         return await self._store.run(calls.counts(keys))
 
@@ -112,6 +137,10 @@ class Inspector:
         if job is None:
             raise JobNotFound(job_id)
         return job
+
+    async def place(self, queue: str, ulid: str) -> Place:
+        """What keeps a job where it is, as one script sees it."""
+        return await self._store.run(calls.position(self._store.keys.queue(queue), ulid))
 
     async def errors(self, jobs: Sequence[Job]) -> list[dict[str, Any] | None]:
         """What the last attempts of listed jobs left; the rows of a list do not carry it."""
@@ -163,7 +192,7 @@ class Inspector:
 
     async def workers(self) -> list[WorkerInfo]:
         """Workers that were seen lately."""
-        return await Registry(self._store, ttl_seconds=60).workers()
+        return await self._registry.workers()
 
     async def jobs(
         self,

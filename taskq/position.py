@@ -4,10 +4,10 @@ A look costs one count in each line of the queue (see ``position.lua``) and the 
 however many jobs wait. What cannot be known is None, and says why.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from taskq import calls
 from taskq.errors import JobNotFound
 from taskq.ids import split_id
 from taskq.inspector import Inspector, how_to_serve, serving
@@ -16,7 +16,6 @@ from taskq.ordering import effective_priority
 from taskq.registry import WorkerInfo
 from taskq.states import TERMINAL, State
 from taskq.stats import Statistics
-from taskq.store import AsyncStore
 
 IN_TURN = ("next", "workers_busy", "running", "ended")
 """Reasons that need nothing to be done."""
@@ -63,18 +62,19 @@ class Position:
         return self.reasons[0]
 
 
-async def position(store: AsyncStore, job_id: str) -> Position:
+async def position(look: Inspector, job_id: str) -> Position:
     """Where a job stands and why. Raises ``JobNotFound``, ``InvalidInput``."""
     queue, ulid = split_id(job_id)
-    look = Inspector(store)
-    place = await store.run(calls.position(store.keys.queue(queue), ulid))
+    place = await look.place(queue, ulid)
     if place.job is None:
         job = await look.job(job_id)  # only its stub is left, or nothing
         return explain(Place(place.now, job, None, {}, place.aging_ms, False, ()), (), None)
     if place.job.state in TERMINAL or place.job.state is State.RUNNING:
         return explain(place, (), None)
-    past = await look.statistics(queue, RATE_MINUTES, now=int(place.now))
-    return explain(place, await look.workers(), past)
+    workers, past = await asyncio.gather(
+        look.workers(), look.statistics(queue, RATE_MINUTES, now=int(place.now))
+    )
+    return explain(place, workers, past)
 
 
 def explain(place: Place, workers: Sequence[WorkerInfo], past: Statistics | None) -> Position:

@@ -16,6 +16,8 @@ MOST_WORKERS = 10_000
 """Workers that are looked at."""
 PAGE = 1000
 """Records read in one go."""
+MOST_GUESSED = 100
+"""Records that are read with the list of those that there are."""
 
 ANY_TYPE = "*"
 """Among the types of a worker: it takes whatever waits (a lease over HTTP that names no type)."""
@@ -101,6 +103,8 @@ class Registry:
     def __init__(self, store: AsyncStore, *, ttl_seconds: float) -> None:
         self._store = store
         self._ttl_ms = round(ttl_seconds * 1000)
+        self._lately: list[str] = []
+        """Workers of the last look: most likely those of the next."""
 
     async def tell(
         self,
@@ -169,24 +173,28 @@ class Registry:
     async def workers(self) -> list[WorkerInfo]:
         """Workers that were seen lately, the latest last; entries whose record has run out are dropped on
         the way. Of more than ``MOST_WORKERS`` the latest are left out."""
-        keys = self._store.keys
-        (ids,) = await self._store.pipeline([("ZRANGE", keys.workers, 0, MOST_WORKERS - 1)])
-        out: list[WorkerInfo] = []
+        keys, guess = self._store.keys, self._lately
+        ids, *records = await self._store.pipeline(
+            [
+                ("ZRANGE", keys.workers, 0, MOST_WORKERS - 1),
+                *(("HGETALL", keys.worker(name)) for name in guess),
+            ]
+        )
         if isinstance(ids, Exception):
-            return out
-        for start in range(0, len(ids), PAGE):
-            page = ids[start : start + PAGE]
-            names = [worker.decode(errors="replace") for worker in page]
-            records = await self._store.pipeline([("HGETALL", keys.worker(name)) for name in names])
-            gone = []
-            for worker, name, record in zip(page, names, records, strict=True):
-                if isinstance(record, Exception) or not record:
-                    gone.append(worker)
-                else:
-                    out.append(WorkerInfo.parse(name, _decoded(record)))
-            if gone:
-                await self._store.pipeline([("ZREM", keys.workers, *gone)])
-        return out
+            return []
+        known = dict(zip(guess, records, strict=True))
+        named = {worker.decode(errors="replace"): worker for worker in ids}
+        more = [name for name in named if name not in known]
+        for start in range(0, len(more), PAGE):
+            page = more[start : start + PAGE]
+            asked = await self._store.pipeline([("HGETALL", keys.worker(name)) for name in page])
+            known |= zip(page, asked, strict=True)
+        there = [name for name in named if known[name] and not isinstance(known[name], Exception)]
+        self._lately = there[-MOST_GUESSED:]
+        if len(there) < len(named):
+            gone = [worker for name, worker in named.items() if name not in set(there)]
+            await self._store.pipeline([("ZREM", keys.workers, *gone)])
+        return [WorkerInfo.parse(name, _decoded(known[name])) for name in there]
 
     async def types(self) -> dict[str, Any]:
         """What workers published per job type."""

@@ -301,6 +301,18 @@ class AsyncStore:
         """
         return await self.retrying(lambda: self._asked(self._ask_all, commands))
 
+    async def read(
+        self, commands: Sequence[tuple[Any, ...]], calls: Sequence[Call[T]]
+    ) -> tuple[list[Any], list[T]]:
+        """Plain reads, and calls that change nothing, in one round trip. An error of a command stands in its
+        place; a call that fails is sent again by itself, and raises what ``run`` does."""
+        replies = await self.pipeline([*commands, *map(_evalsha, calls)])
+        answers = [
+            await self.run(call) if isinstance(reply, Exception) else call.parse(reply)
+            for call, reply in zip(calls, replies[len(commands) :], strict=True)
+        ]
+        return replies[: len(commands)], answers
+
     async def block(self, *command: Any) -> Any:
         """The answer to a command that the server may keep for a while, over a connection of its own."""
 

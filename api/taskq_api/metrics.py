@@ -20,6 +20,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from taskq import calls
 from taskq.errors import TaskqError
 from taskq.inspector import Inspector, oldest_head, serving
 from taskq.model import QueueInfo, QueueMetrics
@@ -175,13 +176,13 @@ class Metrics:
         ]
 
     async def _facts(self) -> Facts:
-        names = await self._inspector.queue_names()
-        shown = names[:QUEUES_SHOWN]
+        queues, left_out = await self._inspector.over_queues(calls.counts, most=QUEUES_SHOWN)
+        counted, _ = await self._inspector.over_queues(calls.metrics, queues)
         (server,) = await self._store.pipeline([("INFO",)])
         return Facts(
-            len(names),
-            await self._inspector.looks(shown),
-            await self._inspector.metrics(shown),
+            len(queues) + left_out,
+            list(queues.values()),
+            list(counted.values()),
             await self._workers.workers(),
             server if isinstance(server, dict) else {},
         )

@@ -1,7 +1,7 @@
 """Looks, which change nothing."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,64 +115,86 @@ def _object(data: bytes, name: str = "message") -> dict[str, Any]:
     return {name: text[:10_000]}
 
 
+def _number(value: bytes) -> int | None:
+    try:
+        return int(value) if value.isdigit() else int(float(value))
+    except (ValueError, OverflowError):
+        # Spoilt by hand: the rest of the job is shown all the same, and doctor names the field.
+        return None
+
+
+def _count(value: bytes) -> int:
+    return _number(value) or 0
+
+
+def _text(value: bytes) -> str:
+    return value.decode(errors="replace")
+
+
+def _as_it_is(value: bytes) -> bytes:
+    return value
+
+
+def _there(_: bytes) -> bool:
+    return True
+
+
 _STATES = {state.value.encode(): state for state in State}
+_FIELDS: dict[bytes, tuple[str, Callable[[bytes], Any]]] = {
+    b"type": ("job_type", _text),
+    b"priority": ("priority", _count),
+    b"payload": ("payload", _as_it_is),
+    b"result": ("result", _as_it_is),
+    b"error": ("error", _object),
+    b"reason": ("reason", _text),
+    b"progress": ("progress", _object),
+    b"attempts": ("attempts", _count),
+    b"failures": ("failures", _count),
+    b"crashes": ("crashes", _count),
+    b"lost": ("lost", _count),
+    b"max_attempts": ("max_attempts", _number),
+    b"timeout_ms": ("timeout_ms", _number),
+    b"unique": ("unique_key", _text),
+    b"worker": ("worker", _text),
+    b"fence": ("fence", _number),
+    b"cancel": ("cancel_requested", _there),
+    b"created_at": ("created_at", _number),
+    b"eligible_at": ("eligible_at", _number),
+    b"started_at": ("started_at", _number),
+    b"finished_at": ("finished_at", _number),
+    b"expires_at": ("expires_at", _number),
+    b"retried_from": ("retried_from", _text),
+    b"fingerprint": ("fingerprint", _text),
+    b"stub": ("stub", _there),
+}
+"""By field of the hash: the attribute, and how to read it. What a row does not carry costs nothing."""
 
 
 def parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job | None:
     """A job out of its fields and lines; None for no job. Raises ``BrokenKey`` if its state is none."""
     if not fields:
         return None
-    f: dict[bytes, bytes] = dict(zip(fields[::2], fields[1::2], strict=True))
-    state = _STATES.get(f.get(b"state", b""))
+    stored: dict[bytes, bytes] = dict(zip(fields[::2], fields[1::2], strict=True))
+    state = _STATES.get(stored.get(b"state", b""))
     if state is None:
         raise BrokenKey(f"job {queue}:{ulid} is not readable: run `taskq doctor`")
-
-    def number(name: bytes) -> int | None:
-        value = f.get(name)
-        if value is None:
-            return None
-        try:
-            return int(value) if value.isdigit() else int(float(value))
-        except (ValueError, OverflowError):
-            # Spoilt by hand: the rest of the job is shown all the same, and doctor names the field.
-            return None
-
-    def text(name: bytes) -> str | None:
-        return f[name].decode(errors="replace") if name in f else None
-
+    job: dict[str, Any] = {"job_type": ""}
+    for name, value in stored.items():
+        if name in _FIELDS:
+            attribute, read = _FIELDS[name]
+            job[attribute] = read(value)
+    if state is State.SUCCEEDED and b"result" not in stored and b"stub" not in stored:
+        # A result of null is not written: an ended job without the field returned nothing.
+        job["result"] = b"null"
+    job["eligible_at"] = job.get("eligible_at") or job.get("created_at")
     return Job(
         id=f"{queue}:{ulid}",
         queue=queue,
         ulid=ulid,
-        job_type=text(b"type") or "",
         state=state,
-        priority=number(b"priority") or 0,
-        payload=f.get(b"payload"),
-        # A result of null is not written: an ended job without the field returned nothing.
-        result=f.get(b"result", b"null" if state is State.SUCCEEDED and b"stub" not in f else None),
-        error=_object(f[b"error"]) if b"error" in f else None,
-        reason=text(b"reason"),
-        progress=_object(f[b"progress"]) if b"progress" in f else None,
-        attempts=number(b"attempts") or 0,
-        failures=number(b"failures") or 0,
-        crashes=number(b"crashes") or 0,
-        lost=number(b"lost") or 0,
-        max_attempts=number(b"max_attempts"),
-        timeout_ms=number(b"timeout_ms"),
-        unique_key=text(b"unique"),
-        worker=text(b"worker"),
-        fence=number(b"fence"),
-        cancel_requested=b"cancel" in f,
-        created_at=number(b"created_at"),
-        eligible_at=number(b"eligible_at") or number(b"created_at"),
-        started_at=number(b"started_at"),
-        finished_at=number(b"finished_at"),
-        expires_at=number(b"expires_at"),
-        retried_from=text(b"retried_from"),
-        fingerprint=text(b"fingerprint"),
-        stub=b"stub" in f,
-        history=tuple(_object(line) for line in history),
+        history=tuple(map(_object, history)),
         log=tuple(_object(line, "line") for line in log),
+        **job,
     )
 
 

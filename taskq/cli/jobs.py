@@ -135,7 +135,7 @@ def show(job_id: str, as_json: bool, redis_url: str | None, namespace: str | Non
         job = await Inspector(store).job(job_id)
         if as_json or job.state is not State.QUEUED:
             return job, None
-        return job, await position(store, job_id)
+        return job, await position(Inspector(store), job_id)
 
     job, where = run(redis_url, namespace, action)
     if as_json:

@@ -108,7 +108,7 @@ async def _unserved(store: AsyncStore, queue: str, job_type: str) -> bool:
 async def _why_waiting(store: AsyncStore, job_id: str) -> str | None:
     """Why the job has not even started; None when it has, or nobody knows."""
     try:
-        where = await position(store, job_id)
+        where = await position(Inspector(store), job_id)
     except TaskqError:
         return None
     return what_keeps(where) if where.state is State.QUEUED else None

@@ -4,6 +4,7 @@ import click
 
 from taskq.cli.options import connection_options, json_option, run
 from taskq.cli.tables import echo_json, plain
+from taskq.inspector import Inspector
 from taskq.position import Position, position
 from taskq.present import rfc3339
 from taskq.views import position_to_dict
@@ -15,7 +16,7 @@ from taskq.views import position_to_dict
 @connection_options
 def why(job_id: str, as_json: bool, redis_url: str | None, namespace: str | None) -> None:
     """Say why a job waits: its place in line, what keeps it there, when it is likely to start."""
-    found = run(redis_url, namespace, lambda store: position(store, job_id))
+    found = run(redis_url, namespace, lambda store: position(Inspector(store), job_id))
     if as_json:
         echo_json(position_to_dict(found))
         return

@@ -56,6 +56,56 @@ async def test_no_queue_is_an_empty_list(redis_url: str, look: Inspector) -> Non
     assert (await look.jobs()).jobs == ()
 
 
+async def test_a_second_look_is_one_round_trip_and_as_fresh_as_the_first(
+    redis_url: str, look: Inspector, store: AsyncStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench(redis_url, "b").add(ulid())
+    bench(redis_url, "c").add(ulid())
+    await look.queues()
+    sent = []
+    plain = store.pipeline
+
+    async def counting(commands: Any) -> list[Any]:
+        sent.append(len(commands))
+        return await plain(commands)
+
+    monkeypatch.setattr(store, "pipeline", counting)
+    bench(redis_url, "b").add(ulid())
+    assert [(i.name, i.counts["queued"]) for i in await look.queues()] == [("b", 2), ("c", 1)]
+    assert sent == [3]
+    # One came, and one went.
+    bench(redis_url, "a").add(ulid())
+    await plain([("SREM", store.keys.queues, "b")])
+    assert [(i.name, i.counts["queued"]) for i in await look.queues()] == [("a", 1), ("c", 1)]
+    assert [info.name for info in await look.queues({"c", "x"})] == ["c"]
+
+
+@pytest.mark.parametrize("looks", [1, 2])
+async def test_only_the_first_queues_are_looked_at(
+    redis_url: str, look: Inspector, looks: int
+) -> None:
+    names = [f"q{i:03d}" for i in range(120)]
+    for name in names:
+        bench(redis_url, name)
+    for _ in range(looks):
+        found, left_out = await look.over_queues(calls.counts, most=70)
+        assert (list(found), left_out) == (names[:70], 50)
+    found, left_out = await look.over_queues(calls.counts, wanted=lambda n: n[-1] == "7", most=10)
+    assert (list(found), left_out) == (names[7:100:10], 2)
+    assert all(info.name == name for name, info in found.items())
+    found, left_out = await look.over_queues(calls.counts, ["z", "q000", "q"])
+    assert (list(found), left_out) == (["z", "q000", "q"], 0)
+
+
+async def test_scripts_that_the_server_has_lost_are_sent_again(
+    redis_url: str, look: Inspector, store: AsyncStore
+) -> None:
+    bench(redis_url).add(ulid())
+    await look.queues()
+    await store.pipeline([("SCRIPT", "FLUSH")])
+    assert [info.counts["queued"] for info in await look.queues()] == [1]
+
+
 async def test_a_server_that_refuses_to_tell_is_unavailable(
     look: Inspector, store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

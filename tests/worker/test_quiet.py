@@ -71,7 +71,7 @@ async def test_a_quiet_worker_finishes_what_it_has_and_claims_no_more(place: Sit
     late = probe.echo.enqueue_sync(1)
     place.open_gate()
     assert held.result_sync(10) == "done"
-    why = await asked(place, lambda store: position(store, late.id))
+    why = await asked(place, lambda store: position(Inspector(store), late.id))
     assert why.reason.code == "no_worker"
     assert place.state(late.id) == "queued"
     # A process that is started anew is quiet from its start on.

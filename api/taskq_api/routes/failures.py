@@ -42,7 +42,7 @@ async def list_errors(
     if queue is not None:
         access.check_queue(check_queue(queue))
     groups, go_on = await failures(
-        services(request).client.store, queue, among=access.queues, cursor=cursor
+        services(request).inspector, queue, among=access.queues, cursor=cursor
     )
     rows = [error_group_to_dict(group) for group in groups if access.can_see_type(group.job_type)]
     return json_response(encode({"errors": rows, "next_cursor": go_on}))
@@ -68,7 +68,7 @@ async def show_error(
     its, access = services(request), access_of(request)
     if queue is not None:
         access.check_queue(check_queue(queue))
-    found = await failures_of(its.client.store, fingerprint, queue, among=access.queues)
+    found = await failures_of(its.inspector, fingerprint, queue, among=access.queues)
     groups = [group for group in found if access.can_see_type(group.job_type)]
     page = await its.inspector.jobs(
         queue=queue,

@@ -1,5 +1,6 @@
 """Queues and their settings, workers, and the job types that workers publish."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,8 +34,9 @@ async def list_queues(request: Request) -> Response:
     """Every queue, with its jobs counted by state and its waiting lines."""
     its = services(request)
     access = access_of(request)
-    infos = await its.inspector.queues(access.queues)
-    workers = await its.inspector.workers()
+    infos, workers = await asyncio.gather(
+        its.inspector.queues(access.queues), its.inspector.workers()
+    )
     rows = [queue_to_dict(queue_for(access, info), workers) for info in infos]
     return json_response(encode({"queues": rows}))
 

@@ -39,7 +39,7 @@ async def job_position(request: Request, job_id: str) -> Response:
     job that no longer waits the reason says so."""
     access = access_of(request)
     queue, ulid = job_place_for(access, job_id)
-    found = await position(services(request).client.store, join_id(queue, ulid))
+    found = await position(services(request).inspector, join_id(queue, ulid))
     access.check_job(queue, found.job_type, found.id)
     return json_response(encode(position_to_dict(found)))
 
