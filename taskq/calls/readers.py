@@ -1,7 +1,7 @@
 """Looks, which change nothing."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,10 +92,13 @@ def page(
     """
 
     def parse(reply: Any) -> Page:
-        rows, looked, box, score, last = reply
-        jobs = [parse_job(keys.queue, text_of(row[0]), row[1:], (), ()) for row in rows]
+        names, rows, looked, box, score, last = reply
+        jobs = [
+            _job(keys.queue, text_of(row[-1]), dict(zip(names, row[:-1], strict=True)))
+            for row in rows
+        ]
         go_on = Cursor(text_of(box), text_of(score), text_of(last)) if box else None
-        return Page(tuple(job for job in jobs if job is not None), int(looked), go_on)
+        return Page(tuple(jobs), int(looked), go_on)
 
     at = cursor or Cursor()
     stretch = ("" if since is None else since, "" if before is None else before)
@@ -174,13 +177,22 @@ def parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job
     """A job out of its fields and lines; None for no job. Raises ``BrokenKey`` if its state is none."""
     if not fields:
         return None
-    stored: dict[bytes, bytes] = dict(zip(fields[::2], fields[1::2], strict=True))
-    state = _STATES.get(stored.get(b"state", b""))
+    return _job(queue, ulid, dict(zip(fields[::2], fields[1::2], strict=True)), history, log)
+
+
+def _job(
+    queue: str,
+    ulid: str,
+    stored: Mapping[bytes, bytes | None],
+    history: Sequence[bytes] = (),
+    log: Sequence[bytes] = (),
+) -> Job:
+    state = _STATES.get(stored.get(b"state") or b"")
     if state is None:
         raise BrokenKey(f"job {queue}:{ulid} is not readable: run `taskq doctor`")
     job: dict[str, Any] = {"job_type": ""}
     for name, value in stored.items():
-        if name in _FIELDS:
+        if value is not None and name in _FIELDS:
             attribute, read = _FIELDS[name]
             job[attribute] = read(value)
     if state is State.SUCCEEDED and b"result" not in stored and b"stub" not in stored:

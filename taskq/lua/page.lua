@@ -15,7 +15,8 @@
 -- ARGV   fingerprint  str     only failures of this kind, `unknown` for those without one; '' for all
 -- ARGV   since        str     only what ended (or, alive, was stored) at or after this, ms; '' for all
 -- ARGV   before       str     and before this; '' for all
--- REPLY  jobs, entries looked at, box, score, id of the next page ('' at the end)
+-- REPLY  names of fields; jobs: a value (or nil) for each of these, and the id; entries looked at; box, score, id
+--        of the next page ('' at the end)
 -- @include _ended _types
 local FIELDS = { 'state', 'type', 'priority', 'attempts', 'failures', 'crashes', 'lost', 'created_at', 'eligible_at',
   'started_at', 'finished_at', 'worker', 'reason', 'cancel', 'fence', 'fingerprint' }
@@ -107,26 +108,20 @@ for b = 1, #boxes do
       local n = math.min(budget - looked, math.max(limit - #jobs + 1, 20))
       local found = entries(name, place, n)
       for i = 1, #found, 2 do
-        if #jobs == limit then return { jobs, looked, name, from_score, from_id } end
+        if #jobs == limit then return { FIELDS, jobs, looked, name, from_score, from_id } end
         -- Newest first: all that follow are older still.
-        if since ~= '' and ends[state] and tonumber(found[i + 1]) < tonumber(since) then return { jobs, looked, '', '', '' } end
+        if since ~= '' and ends[state] and tonumber(found[i + 1]) < tonumber(since) then return { FIELDS, jobs, looked, '', '', '' } end
         looked = looked + 1
         from_score, from_id = found[i + 1], found[i]
         local v = redis.pcall('HMGET', prefix .. 'job:' .. found[i], unpack(FIELDS))
         if not v.err and v[1] == state and (job_type == '' or v[2] == job_type) and matches(v) then
-          local row = { found[i] }
-          for f = 1, #FIELDS do
-            if v[f] then
-              row[#row + 1] = FIELDS[f]
-              row[#row + 1] = v[f]
-            end
-          end
-          jobs[#jobs + 1] = row
+          v[#FIELDS + 1] = found[i]
+          jobs[#jobs + 1] = v
         end
       end
-      if looked == budget then return { jobs, looked, name, from_score, from_id } end
+      if looked == budget then return { FIELDS, jobs, looked, name, from_score, from_id } end
       place = place + n
     until #found < 2 * n
   end
 end
-return { jobs, looked, '', '', '' }
+return { FIELDS, jobs, looked, '', '', '' }
