@@ -26,6 +26,8 @@ PAGE_BUDGET = 1000
 """Entries that one page of jobs looks at, at most."""
 PAGE_CALLS = 200
 """Calls that one page of jobs makes, at most: empty queues and states cost one each."""
+PLACES_AT_ONCE = 16
+"""Of these, calls that are made together where the places before them were empty."""
 PAGE_QUEUES = 50
 """Queues that are looked at in one go."""
 
@@ -216,30 +218,53 @@ class Inspector:
         places = [(name, state) for name in names for state in states]
         at, inner = _start(places, _decode_cursor(cursor), names, states)
         found: list[Job] = []
-        looked = 0
-        for _ in range(PAGE_CALLS):
-            if at == len(places):
-                return JobPage(tuple(found), looked, None)
-            name, state = places[at]
-            if len(found) >= limit or looked >= PAGE_BUDGET:
-                return JobPage(tuple(found), looked, _encode_cursor(name, state, inner))
-            page = await self._store.run(
+        looked, asked, width = 0, 0, 1
+        while (
+            at < len(places) and len(found) < limit and looked < PAGE_BUDGET and asked < PAGE_CALLS
+        ):
+            batch = places[at : at + min(width, PAGE_CALLS - asked)]
+            room = limit - len(found)
+            pages = await self._pages(batch, inner, room, job_type, fingerprint)
+            asked += len(batch)
+            # Where nothing stands the next look is at more places at once: most queues have few states.
+            width = 1 if any(page.looked for page in pages) else min(2 * width, PLACES_AT_ONCE)
+            for page in pages:
+                if len(found) + len(page.jobs) > limit or looked >= PAGE_BUDGET:
+                    break  # those before it took its room: it is asked for again
+                found += page.jobs
+                looked += page.looked
+                inner = page.cursor
+                if inner is not None:
+                    break
+                at += 1
+        go_on = None if at == len(places) else _encode_cursor(*places[at], inner)
+        return JobPage(tuple(found), looked, go_on)
+
+    async def _pages(
+        self,
+        places: Sequence[tuple[str, State]],
+        cursor: calls.Cursor | None,
+        limit: int,
+        job_type: str,
+        fingerprint: str,
+    ) -> list[calls.Page]:
+        """The first pages of some places, of the first one from ``cursor`` on."""
+        _, pages = await self._store.read(
+            [],
+            [
                 calls.page(
                     self._store.keys.queue(name),
                     state,
                     job_type=job_type,
-                    limit=limit - len(found),
+                    limit=limit,
                     budget=PAGE_BUDGET,
-                    cursor=inner,
+                    cursor=cursor if i == 0 else None,
                     fingerprint=fingerprint,
                 )
-            )
-            found += page.jobs
-            looked += page.looked
-            inner = page.cursor
-            at += 1 if inner is None else 0
-        end = at == len(places)
-        return JobPage(tuple(found), looked, None if end else _encode_cursor(*places[at], inner))
+                for i, (name, state) in enumerate(places)
+            ],
+        )
+        return pages
 
     async def statistics(
         self,

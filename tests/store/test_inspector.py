@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import redis
 
-from support.queue import Bench
-from taskq import calls
+from support.queue import MINUTE, Bench
+from taskq import calls, inspector
 from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, Unavailable
 from taskq.ids import UlidFactory
 from taskq.inspector import Inspector, unserved
@@ -217,6 +217,53 @@ async def test_every_job_is_on_exactly_one_page(redis_url: str, look: Inspector)
             break
     assert sorted(seen) == sorted(everything)
     assert len(seen) == len(set(seen)) == 70
+
+
+@pytest.mark.parametrize("limit", [1, 3, 8, 50])
+@pytest.mark.parametrize("calls_a_page", [1, 7, 200])
+async def test_places_that_are_looked_at_together_are_listed_in_their_order(
+    redis_url: str,
+    look: Inspector,
+    monkeypatch: pytest.MonkeyPatch,
+    limit: int,
+    calls_a_page: int,
+) -> None:
+    """Among many that are empty stand some with few jobs and one with more than fit on a page."""
+    monkeypatch.setattr(inspector, "PAGE_CALLS", calls_a_page)
+    wanted = []
+    for i in range(30):
+        queue = bench(redis_url, f"q{i:02d}")
+        if i % 11 == 3:
+            first = [ulid() for _ in range(2 if i < 20 else 60)]
+            later = [ulid() for _ in range(1 + i % 7)]
+            queue.add(*first)
+            queue.add(*later, delay_ms=MINUTE)
+            wanted += [f"q{i:02d}:{u}" for u in (*first, *later)]
+    listed: list[str] = []
+    cursor = None
+    for _ in range(1000):
+        page = await look.jobs(limit=limit, cursor=cursor)
+        assert len(page.jobs) <= limit
+        listed += [job.id for job in page.jobs]
+        if (cursor := page.cursor) is None:
+            break
+    assert listed == wanted
+
+
+async def test_a_list_of_a_quiet_queue_takes_few_round_trips(
+    redis_url: str, look: Inspector, store: AsyncStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench(redis_url)
+    sent = []
+    plain = store.pipeline
+
+    async def counting(commands: Any) -> list[Any]:
+        sent.append(len(commands))
+        return await plain(commands)
+
+    monkeypatch.setattr(store, "pipeline", counting)
+    assert (await look.jobs(queue="q")).cursor is None
+    assert sent == [1, 2, 4, 1]
 
 
 async def test_a_list_can_be_narrowed(redis_url: str, look: Inspector) -> None:
