@@ -1,10 +1,10 @@
 """The REST API over a full server: 1,000,000 jobs waiting, 1,000,000 succeeded and 200,000 failed in a queue.
 
-Twenty clients refresh every two seconds what a dashboard shows (a list, a job, the queues, a job's place in
-line, the failures by kind, the figures), while a worker drains the line. Seconds with and without the clients
-take turns in the same run; the line is filled up now and then. A time is from before the request is written
-to the end of its answer, by bare sockets in a process beside the API. Commands are counted by the server
-over refreshes without a worker.
+Twenty clients refresh every two seconds a list, a job, the queues and a job's place in line, while a worker
+drains the line; or, as a dashboard does that shows everything, the failures by kind and the figures as well.
+Seconds with and without them take turns in the same run; the line is filled up now and then. A time is from
+before the request is written to the end of its answer, by bare sockets in a process beside the API. Commands
+are counted by the server over refreshes without a worker.
 
 The backlog is copied within the server from jobs that went through the scripts, so that 2,200,000 are there
 within a minute.
@@ -39,6 +39,8 @@ BUDGET_MS = 300.0
 WORKER_BUDGET = 95.0
 SERVER_BUDGET = 5.0
 KINDS = 20
+LOOKS = ("list", "detail", "queues", "position")
+ALL = (*LOOKS, "errors", "stats")
 COUNTED = 40
 """Refreshes whose commands are counted."""
 
@@ -149,10 +151,12 @@ class Client:
         self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._used_at = 0.0
 
-    async def refresh(self, delay: float = 0.0) -> None:
+    async def refresh(self, names: Sequence[str] = ALL, delay: float = 0.0) -> None:
         await asyncio.sleep(delay)
         reader, writer = await self._connection()
         for name, path in self._paths():
+            if name not in names:
+                continue
             began = time.perf_counter()
             writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
@@ -198,7 +202,7 @@ def measure(plan: Plan) -> Section:
             with process.worker(server.url):
                 at_first = backlog.waiting()
                 process.wait_for(lambda: backlog.waiting() < at_first, "the worker's start")
-                rate = asyncio.run(_compare(backlog, port, ms, plan.pick(150, 5)))
+                rates = asyncio.run(_compare(backlog, port, ms, plan.pick(120, 5)))
     figures = [
         Figure(f"{name}, p{percent}", _percentile(values, percent), "ms", budget)
         for name, values in ms.items()
@@ -207,7 +211,7 @@ def measure(plan: Plan) -> Section:
     return Section(
         "rest-scale",
         f"{CLIENTS} clients over {jobs:,} waiting, {jobs:,} succeeded and {jobs // 5:,} failed jobs",
-        [*figures, rate, *commands],
+        [*figures, *rates, *commands],
     )
 
 
@@ -223,30 +227,45 @@ async def _clients(
             client.close()
 
 
-async def _compare(backlog: Backlog, port: int, ms: dict[str, list[float]], pairs: int) -> Figure:
+async def _compare(
+    backlog: Backlog, port: int, ms: dict[str, list[float]], rounds: int
+) -> list[Figure]:
     """The worker's rate beside the clients in percent of that without.
 
-    A second with them and a second without take turns. The speed of a shared machine moves by a quarter
-    within seconds: many short blocks see the same of it on both sides, a few long ones do not. The standard
-    error is that of a ratio of two sums over pairs.
+    A second without them and one with each kind of them take turns. The speed of a shared machine moves by a
+    quarter within seconds: many short blocks see the same of it on all sides, a few long ones do not.
     """
-    alone: list[float] = []
-    beside: list[float] = []
+    kinds: dict[tuple[str, ...], list[float]] = {(): [], LOOKS: [], ALL: []}
     async with _clients(backlog, port, ms) as clients:
         # Each refreshes every two seconds of those in which clients are there.
         turns = _batches(clients, int(BLOCK_SECONDS * PER_SECOND))
-        for number in range(pairs):
+        # Which comes first takes turns too: what drifts hits all.
+        orders = itertools.cycle(itertools.permutations(kinds))
+        for order in itertools.islice(orders, rounds):
             backlog.fill_up()
-            # Which comes first takes turns too: what drifts hits both.
-            for with_clients in (True, False) if number % 2 else (False, True):
-                rate = await _block(backlog, next(turns) if with_clients else ())
-                (beside if with_clients else alone).append(rate)
+            for names in order:
+                kinds[names].append(await _block(backlog, next(turns) if names else (), names))
+    alone = kinds[()]
+    low, *_, high = statistics.quantiles(alone, n=20)
+    note = f"{rounds} rounds; alone mostly {low:,.0f} to {high:,.0f} a second"
+    return [
+        _share("worker's rate with the clients", kinds[LOOKS], alone, note, WORKER_BUDGET),
+        _share("... which ask for failures and figures too", kinds[ALL], alone),
+    ]
+
+
+def _share(
+    name: str,
+    beside: Sequence[float],
+    alone: Sequence[float],
+    note: str = "",
+    budget: float | None = None,
+) -> Figure:
+    """With the standard error of a ratio of two sums over pairs."""
     share = sum(beside) / sum(alone)
     apart = sum((b - share * a) ** 2 for a, b in zip(alone, beside, strict=True))
-    error = math.sqrt(apart) / sum(alone)
-    low, *_, high = statistics.quantiles(alone, n=20)
-    note = f"standard error {100 * error:.1f}, {pairs} pairs; alone mostly {low:,.0f} to {high:,.0f} a second"
-    return Figure("worker's rate with the clients", 100 * share, "%", WORKER_BUDGET, True, note)
+    error = f"standard error {100 * math.sqrt(apart) / sum(alone):.1f}"
+    return Figure(name, 100 * share, "%", budget, True, f"{error}, {note}" if note else error)
 
 
 def _batches(clients: Sequence[Client], n: int) -> Iterator[list[Client]]:
@@ -255,11 +274,12 @@ def _batches(clients: Sequence[Client], n: int) -> Iterator[list[Client]]:
         yield list(itertools.islice(turns, n))
 
 
-async def _block(backlog: Backlog, clients: Sequence[Client]) -> float:
+async def _block(backlog: Backlog, clients: Sequence[Client], names: Sequence[str]) -> float:
     """Jobs a second that the worker takes from the line meanwhile, ``clients`` spread over it."""
     began, before = time.monotonic(), backlog.waiting()
     running = [
-        asyncio.create_task(client.refresh(i / PER_SECOND)) for i, client in enumerate(clients)
+        asyncio.create_task(client.refresh(names, i / PER_SECOND))
+        for i, client in enumerate(clients)
     ]
     await asyncio.sleep(BLOCK_SECONDS)
     rate = (before - backlog.waiting()) / (time.monotonic() - began)
