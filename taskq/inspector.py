@@ -257,7 +257,8 @@ class Inspector:
                     state,
                     job_type=job_type,
                     limit=limit,
-                    budget=PAGE_BUDGET,
+                    # Together no more work than one alone.
+                    budget=PAGE_BUDGET // len(places),
                     cursor=cursor if i == 0 else None,
                     fingerprint=fingerprint,
                 )

@@ -250,6 +250,26 @@ async def test_places_that_are_looked_at_together_are_listed_in_their_order(
     assert listed == wanted
 
 
+async def test_places_that_are_looked_at_together_are_no_more_work_than_one(
+    redis_url: str, look: Inspector, raw: Any
+) -> None:
+    for i in range(60):
+        queue = bench(redis_url, f"q{i:02d}")
+        if i >= 20:
+            queue.add(*(ulid() for _ in range(200)))
+    asked, pages = 0, 0
+    found: list[str] = []
+    cursor = None
+    while not pages or cursor is not None:
+        raw.config_resetstat()
+        page = await look.jobs(states=[State.QUEUED], job_type="mail", limit=1000, cursor=cursor)
+        asked = max(asked, raw.info("commandstats")["cmdstat_hmget"]["calls"])
+        found += [job.id for job in page.jobs]
+        cursor, pages = page.cursor, pages + 1
+    assert len(found) == len(set(found)) == 40 * 200
+    assert asked <= 2000
+
+
 async def test_a_list_of_a_quiet_queue_takes_few_round_trips(
     redis_url: str, look: Inspector, store: AsyncStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
