@@ -2,9 +2,9 @@
 
 Twenty clients refresh every two seconds a list, a job, the queues and a job's place in line, while a worker
 drains the line; or, as a dashboard does that shows everything, the failures by kind and the figures as well.
-Seconds with and without them take turns in the same run; the line is filled up now and then. A time is from
-before the request is written to the end of its answer, by bare sockets in a process beside the API. Commands
-are counted by the server over refreshes without a worker.
+Seconds with and without them take turns in the same run; the line is filled up now and then. Times are of
+both kinds, from before the request is written to the end of its answer, by bare sockets in a process beside
+the API. Commands are counted by the server over refreshes of the latter kind, without a worker.
 
 The backlog is copied within the server from jobs that went through the scripts, so that 2,200,000 are there
 within a minute.

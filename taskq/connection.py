@@ -42,8 +42,7 @@ class AsyncRedis(redis.asyncio.Redis):
         self._resp2 = str(pool.connection_kwargs.get("protocol")) == "2"
 
     async def ask_all(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """The answers to commands that never block, in one round trip and in the form that a pipeline of
-        redis-py gives them; an error of a single command stands in its place."""
+        """What ``pipelined`` answers, for commands that never block, over the wire where it can."""
         if len(commands) > MOST_ON_WIRE or not self._resp2:
             return await pipelined(self, commands)
         forms: Any = self.response_callbacks
@@ -82,7 +81,13 @@ def make_connection(client: "redis.asyncio.Redis", **options: Any) -> Any:
 async def pipelined(
     client: "redis.asyncio.Redis", commands: Sequence[tuple[Any, ...]]
 ) -> list[Any]:
-    """The same over a connection of the pool, for any client and for commands that may block."""
+    """The answers to commands in one round trip over a connection of the pool, in redis-py's forms.
+
+    An error of a single command stands in its place, but for those that are about the connection (no login,
+    a server that is loading): these are raised. For any client, and for commands that may block.
+    """
+    if isinstance(client, AsyncRedis):
+        client.wire.check_open()
     pipe: Any = client.pipeline(transaction=False)
     for command in commands:
         pipe.execute_command(*command)

@@ -222,20 +222,18 @@ class Inspector:
         while (
             at < len(places) and len(found) < limit and looked < PAGE_BUDGET and asked < PAGE_CALLS
         ):
-            batch = places[at : at + min(width, PAGE_CALLS - asked)]
             room = limit - len(found)
+            batch = places[at : at + min(width, room, PAGE_CALLS - asked)]
             pages = await self._pages(batch, inner, room, job_type, fingerprint)
             asked += len(batch)
+            looked += sum(page.looked for page in pages)
             # Where nothing stands the next look is at more places at once: most queues have few states.
             width = 1 if any(page.looked for page in pages) else min(2 * width, PLACES_AT_ONCE)
             for page in pages:
-                if len(found) + len(page.jobs) > limit or looked >= PAGE_BUDGET:
-                    break  # those before it took its room: it is asked for again
                 found += page.jobs
-                looked += page.looked
                 inner = page.cursor
                 if inner is not None:
-                    break
+                    break  # those behind it are asked for again
                 at += 1
         go_on = None if at == len(places) else _encode_cursor(*places[at], inner)
         return JobPage(tuple(found), looked, go_on)
@@ -248,7 +246,8 @@ class Inspector:
         job_type: str,
         fingerprint: str,
     ) -> list[calls.Page]:
-        """The first pages of some places, of the first one from ``cursor`` on."""
+        """The first pages of some places, of the first one from ``cursor`` on: together ``limit`` jobs at
+        most, and no more work than one alone."""
         _, pages = await self._store.read(
             [],
             [
@@ -256,8 +255,7 @@ class Inspector:
                     self._store.keys.queue(name),
                     state,
                     job_type=job_type,
-                    limit=limit,
-                    # Together no more work than one alone.
+                    limit=limit // len(places),
                     budget=PAGE_BUDGET // len(places),
                     cursor=cursor if i == 0 else None,
                     fingerprint=fingerprint,

@@ -192,7 +192,8 @@ class Registry:
         there = [name for name in named if known[name] and not isinstance(known[name], Exception)]
         self._lately = there[-MOST_GUESSED:]
         if len(there) < len(named):
-            gone = [worker for name, worker in named.items() if name not in set(there)]
+            alive = set(there)
+            gone = [worker for name, worker in named.items() if name not in alive]
             await self._store.pipeline([("ZREM", keys.workers, *gone)])
         return [WorkerInfo.parse(name, _decoded(known[name])) for name in there]
 

@@ -295,7 +295,8 @@ class AsyncStore:
             self._known_queues.add(queue)
 
     async def pipeline(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Plain reads in one round trip; an error of a single command stands in its place.
+        """Plain commands in one round trip, which may be sent more than once; an error of a single one stands
+        in its place.
 
         They share a connection with all calls: what may block on the server goes over ``block``.
         """
@@ -307,11 +308,20 @@ class AsyncStore:
         """Plain reads, and calls that change nothing, in one round trip. An error of a command stands in its
         place; a call that fails is sent again by itself, and raises what ``run`` does."""
         replies = await self.pipeline([*commands, *map(_evalsha, calls)])
-        answers = [
-            await self.run(call) if isinstance(reply, Exception) else call.parse(reply)
-            for call, reply in zip(calls, replies[len(commands) :], strict=True)
+        told = replies[len(commands) :]
+        failed = [i for i, reply in enumerate(told) if isinstance(reply, Exception)]
+        answers: dict[int, T] = {}
+        if failed:
+            # Most likely the server does not know the script: the first call brings it.
+            first, *rest = failed
+            answers[first] = await self.run(calls[first])
+            again = await asyncio.gather(*(self.run(calls[i]) for i in rest))
+            answers.update(zip(rest, again, strict=True))
+        parsed = [
+            answers[i] if i in answers else call.parse(reply)
+            for i, (call, reply) in enumerate(zip(calls, told, strict=True))
         ]
-        return replies[: len(commands)], answers
+        return replies[: len(commands)], parsed
 
     async def block(self, *command: Any) -> Any:
         """The answer to a command that the server may keep for a while, over a connection of its own."""

@@ -28,7 +28,7 @@ behind that give up while it stands still. Those that wait are bounded by the st
 
 _NOTHING = object()
 _Owed = tuple[asyncio.Future[Any], float, int, list[Any]]
-"""Who waits, until when, for how many answers (0: for one, not in a list), and those that have come."""
+"""Who waits, since when, for how many answers (0: for one, not in a list), and those that have come."""
 
 
 def pack(words: Sequence[Any]) -> bytes:
@@ -65,8 +65,8 @@ class Wire:
         return await line.ask(packed)
 
     async def ask_all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """The answers to commands that are sent in one piece. An error of a single one stands in its place;
-        otherwise as ``ask``."""
+        """The answers to commands that are sent in one piece. An error of a single one stands in its place,
+        but for those that are about the connection (no login, a server that is loading); else as ``ask``."""
         if not commands:
             return []
         packed = b"".join(map(pack, commands))
@@ -74,12 +74,19 @@ class Wire:
         if line is None or line.lost:
             line = await self._open()
         answers: list[Any] = await line.ask(packed, len(commands))
+        for answer in answers:
+            if isinstance(answer, rx.ConnectionError):
+                raise answer
         return answers
+
+    def check_open(self) -> None:
+        """Raises ``Unavailable`` once the client is closed."""
+        if self._closed:
+            raise Unavailable("this client is closed; make a new one", reason="closed")
 
     async def _open(self) -> "_Line":
         """One attempt for all who wait, which does not end with the one of them who gives up."""
-        if self._closed:
-            raise Unavailable("this client is closed; make a new one", reason="closed")
+        self.check_open()
         opening = self._opening
         if opening is None:
             opening = self._opening = asyncio.create_task(self._connect())
@@ -129,6 +136,8 @@ class _Line(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._timeout: float = connection.socket_timeout or TIMEOUT_SECONDS
         self._owed: deque[_Owed] = deque()
+        self._heard_at = 0.0
+        self._refused = False
         self._late: object = None
         self._timer: asyncio.TimerHandle | None = None
         self._gone: asyncio.Future[None] = self._loop.create_future()
@@ -151,7 +160,7 @@ class _Line(asyncio.Protocol):
         if len(self._owed) >= MOST_OWED or self._unsent() > MOST_UNSENT_BYTES:
             raise rx.TimeoutError("the server takes no more: too much waits for it already")
         future: asyncio.Future[Any] = self._loop.create_future()
-        self._owed.append((future, self._loop.time() + self._timeout, answers, []))
+        self._owed.append((future, self._loop.time(), answers, []))
         if self._timer is None:
             self._timer = self._loop.call_later(self._timeout, self._look)
         try:
@@ -161,6 +170,7 @@ class _Line(asyncio.Protocol):
         return future
 
     def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
         try:
             self._reader.feed(data)
             while not self.lost and (reply := self._reader.gets()) is not _NOTHING:
@@ -176,29 +186,32 @@ class _Line(asyncio.Protocol):
     def _answer(self, reply: Any) -> None:
         future, _, answers, came = self._owed[0]
         failed = isinstance(reply, rx.RedisError)
+        self._refused |= failed and isinstance(reply, rx.ReadOnlyError)
         if answers:
-            came.append(reply)
-        if len(came) == answers:
-            self._owed.popleft()
-            if future.done():
-                pass  # whoever asked has gone
-            elif answers:
-                future.set_result(came)
-            elif failed:
-                future.set_exception(reply)
-            else:
-                future.set_result(reply)
-        if failed and isinstance(reply, rx.ReadOnlyError):
+            came.append(None if future.done() else reply)  # done: whoever asked has gone
+            if len(came) < answers:
+                return
+        self._owed.popleft()
+        if future.done():
+            pass
+        elif answers:
+            future.set_result(came)
+        elif failed:
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)
+        if self._refused:
             # It was the primary: a new connection asks anew who is.
             self._break(rx.ConnectionError("the server has become a replica"))
 
     def _look(self) -> None:
-        """Ends the connection when the oldest answer has been owed for too long."""
+        """Ends the connection when an answer is owed, and nothing has come for too long."""
         self._timer = None
         if not self._owed:
             return
         oldest = self._owed[0]
-        left = oldest[1] - self._loop.time()
+        # While answers come, those that wait behind many others are not late.
+        left = max(oldest[1], self._heard_at) + self._timeout - self._loop.time()
         if left <= 0 and self._late is oldest:
             self._break(rx.TimeoutError("Redis did not answer in time"))
             return

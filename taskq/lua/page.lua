@@ -110,7 +110,9 @@ for b = 1, #boxes do
       for i = 1, #found, 2 do
         if #jobs == limit then return { FIELDS, jobs, looked, name, from_score, from_id } end
         -- Newest first: all that follow are older still.
-        if since ~= '' and ends[state] and tonumber(found[i + 1]) < tonumber(since) then return { FIELDS, jobs, looked, '', '', '' } end
+        if since ~= '' and ends[state] and tonumber(found[i + 1]) < tonumber(since) then
+          return { FIELDS, jobs, looked, '', '', '' }
+        end
         looked = looked + 1
         from_score, from_id = found[i + 1], found[i]
         local v = redis.pcall('HMGET', prefix .. 'job:' .. found[i], unpack(FIELDS))

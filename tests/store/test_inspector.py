@@ -100,10 +100,11 @@ async def test_only_the_first_queues_are_looked_at(
 async def test_scripts_that_the_server_has_lost_are_sent_again(
     redis_url: str, look: Inspector, store: AsyncStore
 ) -> None:
-    bench(redis_url).add(ulid())
+    for n in range(1, 4):
+        bench(redis_url, f"q{n}").add(*(ulid() for _ in range(n)))
     await look.queues()
     await store.pipeline([("SCRIPT", "FLUSH")])
-    assert [info.counts["queued"] for info in await look.queues()] == [1]
+    assert [info.counts["queued"] for info in await look.queues()] == [1, 2, 3]
 
 
 async def test_a_server_that_refuses_to_tell_is_unavailable(

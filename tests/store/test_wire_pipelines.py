@@ -1,6 +1,7 @@
 """Commands that go over the wire in one piece, and those that a store sends around it."""
 
 import asyncio
+import functools
 import time
 from typing import Any
 
@@ -73,20 +74,98 @@ def test_a_connection_that_breaks_amid_the_answers_is_one_error(go: Go) -> None:
     go(scenario())
 
 
-def test_a_primary_that_became_a_replica_is_asked_for_anew(go: Go) -> None:
-    """Who asked gets all answers all the same."""
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_primary_that_became_a_replica_is_asked_for_anew(go: Go, place: int) -> None:
+    """Who asked gets all answers all the same, wherever among them the refusal stands."""
 
     async def scenario() -> None:
-        refusal = b"-READONLY You can't write against a read only replica.\r\n"
-        answers = [b"+1\r\n" + refusal, b"+OK\r\n"]
+        replies = [b"+1\r\n", b"+1\r\n"]
+        replies.insert(place, b"-READONLY You can't write against a read only replica.\r\n")
+        answers = [b"".join(replies), b"+OK\r\n"]
         async with answering(lambda _: answers.pop(0)) as (url, _), opened(url) as calls:
-            read, written = await calls.ask_all([("GET", "a"), ("SET", "a", 1)])
-            assert (read, type(written)) == (b"1", rx.ReadOnlyError)
+            got = await calls.ask_all([("GET", "a"), ("SET", "a", 1), ("GET", "a")])
+            kinds = [bytes, bytes]
+            kinds.insert(place, rx.ReadOnlyError)
+            assert [type(reply) for reply in got] == kinds
             before = calls.transport
             assert await calls.ask("SET", "a", 1) == b"OK"
             assert calls.transport is not before
 
     go(scenario())
+
+
+@pytest.mark.parametrize(
+    ("refusal", "error"),
+    [
+        (b"-LOADING Redis is loading the dataset in memory", rx.BusyLoadingError),
+        (b"-NOAUTH Authentication required.", rx.AuthenticationError),
+    ],
+)
+async def test_what_is_about_the_connection_is_raised_on_all_ways(
+    refusal: bytes, error: type[Exception]
+) -> None:
+    """A server that is loading must not look like one in which nothing is."""
+    async with answering(lambda _: refusal + b"\r\n+x\r\n") as (url, _):
+        client = connect_async(url)
+        try:
+            for ask in (client.ask_all, functools.partial(pipelined, client)):
+                with pytest.raises(error):
+                    await ask([("GET", "a"), ("GET", "b")])
+            # The answers that were left are nobody else's.
+            with pytest.raises(error):
+                await client.ask_all([("GET", "c"), ("GET", "d")])
+        finally:
+            await client.aclose()
+
+
+async def test_reads_wait_for_a_server_that_is_loading() -> None:
+    loading = [b"-LOADING Redis is loading the dataset in memory\r\n+x\r\n"] * 3
+    async with answering(lambda _: loading.pop() if loading else b"+a\r\n+b\r\n") as (url, _):
+        store = AsyncStore.from_url(url, Keys(), retry_seconds=10)
+        try:
+            assert await store.pipeline([("GET", "a"), ("GET", "b")]) == [b"a", b"b"]
+            assert store.errors == {"loading": 3}
+        finally:
+            await store.close()
+
+
+def test_answers_that_keep_coming_are_not_late(go: Go) -> None:
+    """However long it takes until the last one is there."""
+
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            for _ in range(data.count(b"SETINFO")):
+                writer.write(b"+OK\r\n")
+            for i in range(data.count(b"GET")):
+                await asyncio.sleep(0.1)
+                writer.write(b"+%d\r\n" % i)
+        writer.close()
+
+    async def scenario() -> None:
+        server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+        url = f"redis://127.0.0.1:{server.sockets[0].getsockname()[1]}/0"
+        async with opened(url, socket_timeout=0.5) as calls:
+            every, last = await asyncio.gather(
+                calls.ask_all([("GET", i) for i in range(9)]), calls.ask("GET", "x")
+            )
+            assert every == [b"%d" % i for i in range(9)]
+            assert last in (b"0", b"9")
+        server.close()
+        await server.wait_closed()
+
+    go(scenario())
+
+
+@pytest.mark.parametrize("n", [1, MOST_ON_WIRE + 1])
+async def test_a_client_that_is_closed_opens_nothing(redis_url: str, n: int) -> None:
+    closed = AsyncStore.from_url(redis_url, Keys(), retry_seconds=0)
+    await closed.pipeline([("PING",)])
+    await closed.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await closed.pipeline([("PING",)] * n)
+    with pytest.raises(Unavailable, match="closed"):
+        await closed.block("BLPOP", "nothing", 1)
+    assert connections(redis_url) == 0
 
 
 _FORMS: list[tuple[Any, ...]] = [

@@ -93,13 +93,13 @@ def _arm(k: int, mode: str) -> None:
             _die()
         return reply
 
-    # Below redis-py, where the bytes of one command leave.
+    # Below redis-py, where the bytes of one command, or of some that go out in one piece, leave.
     def sending(plain: Any) -> Any:
-        def send(self: Any, command: Any) -> Any:
+        def send(self: Any, *args: Any) -> Any:
             sent[0] += 1
             if sent[0] == k and mode == "before":
                 _die()
-            owed = plain(self, command)
+            owed = plain(self, *args)
             if sent[0] == k and mode == "sent":
                 _die()
             return owed
