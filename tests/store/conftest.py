@@ -1,7 +1,7 @@
 """A store over the emptied server, a plain client to look behind it, and both kinds of event loops."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -18,6 +18,20 @@ async def store(redis_url: str) -> AsyncIterator[AsyncStore]:
     store = AsyncStore.from_url(redis_url, Keys())
     yield store
     await store.close()
+
+
+@pytest.fixture
+def round_trips(store: AsyncStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many commands went out together, for each pipeline of the store."""
+    sent: list[int] = []
+    plain = store.pipeline
+
+    async def counting(commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        sent.append(len(commands))
+        return await plain(commands)
+
+    monkeypatch.setattr(store, "pipeline", counting)
+    return sent
 
 
 @pytest.fixture
