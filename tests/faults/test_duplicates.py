@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from support.faults import LEASE, RECOVERY, Place, flush_scripts, last, paused, until
+from support.faults import LEASE, RECOVERY, Api, Place, flush_scripts, last, paused, until
 from taskq import lua
 from taskq.client import SyncClient
 from taskq.states import State
@@ -184,11 +184,7 @@ def test_f15_lost_replies_behind_the_api(place: Place) -> None:
     loses, lost = _loses(("enqueue",), 0.3, 2)
     relay = place.relay(loses)  # type: ignore[arg-type]
     process = place.process("api", "--port", "0", "--redis-url", relay.url)
-    until(lambda: "listening on" in process.text(), 60, "the API listens")
-    from support.faults import Api
-
-    line = next(text for text in process.text().splitlines() if "listening on" in text)
-    api = Api(process, "http://" + line.split("http://")[1].split()[0])
+    api = Api(process, until(process.url, 60, "the API listens"))
     ids = set()
     for n in range(60):
         for _ in range(3):

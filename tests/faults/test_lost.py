@@ -22,6 +22,10 @@ def _killing(place: Place, jobs: int, workers: int, kills: int, every: float) ->
         ids += place.submit("work", [{"seconds": 0.5}] * 20)
         last(every * rng.uniform(0.5, 1.5))
         victim = fleet.pop(rng.randrange(len(fleet)))
+        # One of the others must serve: the bound below is on recovery, not on how fast a host starts Python.
+        until(
+            lambda: any(place.is_ready(worker) for worker in fleet), 60, "another worker is ready"
+        )
         place.kill(victim)
         fleet.append(place.worker("-c", "10", ready=False))
     v = place.verdict(60)

@@ -207,9 +207,8 @@ def test_f48_start_while_loading(place: Place) -> None:
     with loading(place):
         worker = place.worker("-c", "10", ready=False)
         process = place.process("api", "--port", "0")
-        until(lambda: "listening on" in process.text() and worker.children(), 30, "both are up")
-        line = next(text for text in process.text().splitlines() if "listening on" in text)
-        api = Api(process, "http://" + line.split("http://")[1].split()[0])
+        until(lambda: process.url() and worker.children(), 30, "both are up")
+        api = Api(process, process.url() or "")
         assert api.ready() == 503
     v = place.verdict(15)
     assert worker.alive

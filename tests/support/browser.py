@@ -52,7 +52,7 @@ class Shop:
 
     def start_api(self, **environment: str) -> str:
         log = self._start("api", "--port", "0", **environment)
-        listening = re.compile(r"listening on (http://[^ ]*:\d+)")
+        listening = re.compile(r"listening on (http://[^ ]*:\d+) ")
         found = until(
             lambda: listening.search(log.read_text()), WORKER_SECONDS, f"the API listens: {log}"
         )

@@ -6,6 +6,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 
+def whole_lines(path: Path) -> list[str]:
+    """The lines that had ended when the file was read, while others write to it.
+
+    A line that crosses a page of the file can be seen in two pieces while it is written. Read piece by piece,
+    the second would stand as a line of its own; so the file is read once and cut after its last end of line.
+    """
+    whole, end, _ = path.read_bytes().rpartition(b"\n")
+    return whole.decode(errors="replace").split("\n") if end else []
+
+
 @dataclass(frozen=True)
 class Line:
     """START, END or DIE of a run."""
@@ -35,10 +45,7 @@ class Ledger:
         os.write(self._fd, text.encode())
 
     def words(self) -> Iterator[list[str]]:
-        with self.path.open() as file:
-            for line in file:
-                if line.endswith("\n"):
-                    yield line.split()
+        return (line.split() for line in whole_lines(self.path))
 
     def lines(self, event: str) -> list[Line]:
         return [_line(w) for w in self.words() if w[0] == event]

@@ -151,9 +151,9 @@ class Place:
         return started
 
     def wait_ready(self, worker: Process, seconds: float = 60) -> None:
-        until(lambda: self._registered(worker), seconds, f"worker is ready: {worker.text()}")
+        until(lambda: self.is_ready(worker), seconds, f"worker is ready: {worker.text()}")
 
-    def _registered(self, worker: Process) -> bool:
+    def is_ready(self, worker: Process) -> bool:
         assert worker.alive, worker.text()
         ids: Any = self.admin.zrange(self.keys.workers, 0, -1)
         owners = [self.admin.hget(self.keys.worker(i.decode()), "supervisor_pid") for i in ids]
@@ -161,9 +161,7 @@ class Place:
 
     def api(self, *, prefix: Sequence[str] = (), **environment: str) -> "Api":
         process = self.process("api", "--port", "0", prefix=prefix, **environment)
-        until(lambda: "listening on" in process.text(), 60, "the API listens")
-        line = next(line for line in process.text().splitlines() if "listening on" in line)
-        return Api(process, "http://" + line.split("http://")[1].split()[0])
+        return Api(process, until(process.url, 60, "the API listens"))
 
     def relay(self, loses: Loses | None = None) -> Relay:
         relay = Relay(self.port, loses)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 import psutil
 
 COMMAND = "from taskq.cli import main; main()"
+LISTENING = re.compile(r"listening on (http://\S+) ")
 
 
 class Process:
@@ -82,6 +84,11 @@ class Process:
 
     def text(self) -> str:
         return self.log.read_text(errors="replace")
+
+    def url(self) -> str | None:
+        """Where this API listens, once it does."""
+        found = LISTENING.search(self.text())
+        return found[1] if found else None
 
 
 @dataclass

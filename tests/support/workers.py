@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 
 from support import probe
+from support.ledger import whole_lines
 from taskq.embedded import EmbeddedServer
 
 LEASE_SECONDS = 3.0
@@ -52,7 +53,7 @@ class Ledger:
         path.touch()
 
     def lines(self) -> list[list[str]]:
-        return [line.split() for line in self.path.read_text().splitlines()]
+        return [line.split() for line in whole_lines(self.path)]
 
     def entries(self, event: str) -> list[Entry]:
         return [

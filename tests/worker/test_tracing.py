@@ -14,6 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from support.ledger import whole_lines
 from support.tracedapp import app, seen
 from support.workers import Site, site, until
 from taskq import JobFailed, tracing
@@ -32,8 +33,7 @@ class Traced:
         self.path = path
 
     def spans(self, name: str, trace_id: str) -> list[dict[str, Any]]:
-        lines = self.path.read_text().splitlines() if self.path.exists() else []
-        spans = [json.loads(line) for line in lines]
+        spans = [json.loads(line) for line in whole_lines(self.path)] if self.path.exists() else []
         return [span for span in spans if (span["name"], span["trace"]) == (name, trace_id)]
 
     def span(self, name: str, trace_id: str) -> dict[str, Any]:
