@@ -1,5 +1,6 @@
 """The workers of ``examples/`` against a real server and API: stopped, killed, cut off, nothing is lost."""
 
+import contextlib
 import json
 import os
 import re
@@ -120,10 +121,17 @@ class Place:
     def close(self) -> None:
         for worker in self.workers:
             if worker.poll() is None:
-                for child in psutil.Process(worker.pid).children(recursive=True):
-                    child.kill()
-                worker.kill()
-            worker.wait(10)
+                _kill(worker)
+
+
+def _kill(worker: "subprocess.Popen[bytes]") -> None:
+    """kill -9 of it and all below. It is stopped first: what it started meanwhile would outlive it."""
+    worker.send_signal(signal.SIGSTOP)
+    for child in psutil.Process(worker.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    worker.kill()
+    worker.wait(10)
 
 
 @pytest.fixture(params=["bash", "node"])
@@ -220,10 +228,7 @@ def test_a_killed_worker_loses_nothing(place: Place) -> None:
     worker = place.worker()
     jobs = [place.submit() for _ in range(3)]
     place.started()
-    for child in psutil.Process(worker.pid).children(recursive=True):
-        child.kill()
-    worker.kill()
-    worker.wait(10)
+    _kill(worker)
     place.open_gate()
     place.worker()
     ended = [place.ends(job_id, "succeeded", seconds=30) for job_id in jobs]
