@@ -18,7 +18,7 @@ from typing import Any
 from taskq.calls import TEN_YEARS_MS
 from taskq.errors import BrokenKey, InvalidInput, KeyNotFound, TaskqError
 from taskq.ids import check_job_type, check_key, check_queue
-from taskq.store import AsyncStore, translate
+from taskq.store import AsyncStore, time_ms, translate
 
 MAX_KEYS = 1000
 """So that every API process can hold all of them, and look for changes every two seconds."""
@@ -236,17 +236,17 @@ class KeyStore:
         """(key, token): the token cannot be had again. Raises ``InvalidInput``, ``Unavailable``."""
         wanted.key("0", "", 0)  # refuses before anything is asked
         name = self._store.keys.api_keys
-        clock, there = _good(await self._store.pipeline([("TIME",), ("HLEN", name)]))
+        clock, there = good(await self._store.pipeline([("TIME",), ("HLEN", name)]))
         if there >= MAX_KEYS:
             raise InvalidInput(f"there are {MAX_KEYS} keys already; revoke those that are not used")
         key_id = secrets.token_hex(6)
         token = f"tq_{key_id}_{secrets.token_hex(SECRET_BYTES)}"
-        key = wanted.key(key_id, digest(token.encode()).hex(), _ms(clock))
+        key = wanted.key(key_id, digest(token.encode()).hex(), time_ms(clock))
         data = key.dump()
-        (made,) = _good(await self._store.pipeline([("HSETNX", name, key_id, data)]))
+        (made,) = good(await self._store.pipeline([("HSETNX", name, key_id, data)]))
         if not made:
             # Sent again after a lost answer it is ours; anybody else's would not have our digest.
-            (stored,) = _good(await self._store.pipeline([("HGET", name, key_id)]))
+            (stored,) = good(await self._store.pipeline([("HGET", name, key_id)]))
             if stored != data.encode():
                 raise TaskqError("the id of the new key is taken; try again")
         return key, token
@@ -254,7 +254,7 @@ class KeyStore:
     async def list(self) -> list[ApiKey]:
         """All keys, oldest first; what cannot be read is left out. Raises ``Unavailable``."""
         names = self._store.keys
-        stored, used = _good(
+        stored, used = good(
             await self._store.pipeline([("HGETALL", names.api_keys), ("HGETALL", names.keys_used)])
         )
         when = pairs(used)
@@ -277,7 +277,7 @@ class KeyStore:
         names = self._store.keys
         if not _ID.match(key_id):
             raise KeyNotFound(key_id[:100])
-        stored, gone, _ = _good(
+        stored, gone, _ = good(
             await self._store.pipeline(
                 [
                     ("HGET", names.api_keys, key_id),
@@ -295,11 +295,11 @@ class KeyStore:
 
     async def count(self) -> int:
         """How many keys there are. Raises ``Unavailable``."""
-        (there,) = _good(await self._store.pipeline([("HLEN", self._store.keys.api_keys)]))
+        (there,) = good(await self._store.pipeline([("HLEN", self._store.keys.api_keys)]))
         return int(there)
 
 
-def _good(replies: Sequence[Any]) -> Sequence[Any]:
+def good(replies: Sequence[Any]) -> Sequence[Any]:
     """The replies of a pipeline, or the first that is an error, raised."""
     for reply in replies:
         if isinstance(reply, Exception):
@@ -313,7 +313,3 @@ def pairs(reply: Any) -> dict[str, bytes]:
     """A hash of an answer, in either of the client's forms."""
     items = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     return {name.decode(errors="replace"): value for name, value in items}
-
-
-def _ms(clock: Any) -> int:
-    return int(clock[0]) * 1000 + int(clock[1]) // 1000

@@ -15,7 +15,7 @@ from taskq import calls
 from taskq.errors import BrokenKey, InvalidInput
 from taskq.ids import check_queue
 from taskq.keys import QueueKeys
-from taskq.store import AsyncStore, translate
+from taskq.store import AsyncStore, time_ms, translate
 
 logger = logging.getLogger("taskq.events")
 
@@ -147,8 +147,7 @@ class EventReader:
             if isinstance(reply, Exception):
                 raise translate(reply)
         run_id = info.get("run_id", "") if isinstance(info, dict) else ""
-        now = int(clock[0]) * 1000 + int(clock[1]) // 1000
-        return Look(now, str(run_id), frozenset(_queue_names(names)))
+        return Look(time_ms(clock), str(run_id), frozenset(_queue_names(names)))
 
     async def listen(self, queues: Iterable[str]) -> dict[str, StreamId]:
         """Asks for the events of queues; answers the last entry of each. A broken queue is left out."""

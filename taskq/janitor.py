@@ -16,7 +16,7 @@ from taskq.bulk import Bulks
 from taskq.errors import InvalidInput, TaskqError, Unavailable
 from taskq.ids import check_queue
 from taskq.keys import QueueKeys
-from taskq.store import AsyncStore, translate
+from taskq.store import AsyncStore, time_ms, translate
 
 logger = logging.getLogger("taskq.janitor")
 
@@ -132,7 +132,7 @@ class Janitor:
         )
         if isinstance(ticks, Exception) or isinstance(clock, Exception):
             return names
-        now = int(clock[0]) * 1000 + int(clock[1]) // 1000
+        now = time_ms(clock)
         if self._began is not None:
             self._since_ms = now - round((time.monotonic() - self._began) * 1000)
         due = []

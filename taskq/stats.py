@@ -7,7 +7,7 @@ from typing import Any
 
 from taskq.errors import InvalidInput
 from taskq.ids import check_queue
-from taskq.store import AsyncStore, translate
+from taskq.store import AsyncStore
 
 MINUTES_KEPT = 120
 """Minutes that are read one by one; what is older comes from ten-minute sums."""
@@ -92,7 +92,7 @@ class Past:
             raise InvalidInput(f"minutes must be from 1 to {MINUTES_MAX}", field="minutes")
         keys = self._store.keys.queue(check_queue(queue))
         if now is None:
-            now = await self._clock()
+            now = await self._store.clock_ms()
         spans = _spans(now // 60_000, minutes)
         names = [
             keys.stats(first) if length == 1 else keys.stats10(first) for first, length in spans
@@ -109,12 +109,6 @@ class Past:
             for (first, length), tally in zip(spans, tallies, strict=True)
         )
         return _summary(queue, spans[0][0] * 60_000, now, tallies, points)
-
-    async def _clock(self) -> int:
-        (clock,) = await self._store.pipeline([("TIME",)])
-        if isinstance(clock, Exception):
-            raise translate(clock)
-        return int(clock[0]) * 1000 + int(clock[1]) // 1000
 
     async def _tallies(self, names: list[str], over: set[str]) -> dict[str, "_Tally"]:
         moment = time.monotonic()

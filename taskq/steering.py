@@ -9,7 +9,7 @@ from taskq.ids import check_job_type, split_id
 from taskq.inspector import Inspector
 from taskq.registry import Registry, WorkerInfo
 from taskq.states import TERMINAL, WAITING, State
-from taskq.store import AsyncStore, translate
+from taskq.store import AsyncStore
 
 PURGE_PAGE = 100
 """Entries that one call of a purge looks at: the server is busy with it for a few milliseconds."""
@@ -38,7 +38,7 @@ async def edit(
         raise InvalidInput("run_at is out of range", field="run_at")
     if delay_ms is not None:
         # By the server's clock, and fixed here: so a repeat of the call moves it no further.
-        run_at_ms = await server_ms(store) + delay_ms
+        run_at_ms = await store.clock_ms() + delay_ms
     ((word, state),) = await store.run(
         calls.edit(store.keys.queue(queue), [(ulid, priority, run_at_ms)], fence=fence)
     )
@@ -69,14 +69,6 @@ def _raise(job_id: str, word: str, state: State | None, rule: str) -> None:
         raise WrongState(f"{rule}; {job_id} is {state}", state=state)
     if word == "BROKEN":
         raise BrokenKey(f"a key of job {job_id} has the wrong type: run `taskq doctor`")
-
-
-async def server_ms(store: AsyncStore) -> int:
-    """Redis's clock in ms."""
-    (clock,) = await store.pipeline([("TIME",)])
-    if isinstance(clock, Exception):
-        raise translate(clock)
-    return int(clock[0]) * 1000 + int(clock[1]) // 1000
 
 
 async def find_workers(store: AsyncStore, name: str) -> list[WorkerInfo]:

@@ -106,6 +106,12 @@ class _Repeats(Generic[T]):
         return self._call
 
 
+def time_ms(clock: Sequence[Any]) -> int:
+    """The ms since the epoch that an answer to TIME stands for."""
+    seconds, microseconds = clock
+    return int(seconds) * 1000 + int(microseconds) // 1000
+
+
 def _evalsha(call: Call[Any]) -> tuple[Any, ...]:
     return ("EVALSHA", call.script.sha, 1, call.prefix, *call.args)
 
@@ -322,6 +328,13 @@ class AsyncStore:
             for i, (call, reply) in enumerate(zip(calls, told, strict=True))
         ]
         return replies[: len(commands)], parsed
+
+    async def clock_ms(self) -> int:
+        """The server's clock: ms since the epoch."""
+        (clock,) = await self.pipeline([("TIME",)])
+        if isinstance(clock, Exception):
+            raise translate(clock)
+        return time_ms(clock)
 
     async def block(self, *command: Any) -> Any:
         """The answer to a command that the server may keep for a while, over a connection of its own."""

@@ -10,10 +10,10 @@ import logging
 import time
 from dataclasses import dataclass
 
-from taskq.apikeys import ApiKey, digest, pairs, parse_key, token_id
+from taskq.apikeys import ApiKey, digest, good, pairs, parse_key, token_id
 from taskq.calls import throttle
-from taskq.errors import BrokenKey, InvalidInput, TaskqError
-from taskq.store import AsyncStore, translate
+from taskq.errors import InvalidInput, TaskqError
+from taskq.store import AsyncStore, time_ms
 from taskq_api.access import OPEN, Access
 from taskq_api.errors import Refused
 
@@ -85,12 +85,7 @@ class KeyRing:
         """Reads the keys now. Raises ``Unavailable``, ``BrokenKey``."""
         began = time.monotonic()
         names = self._store.keys
-        clock, stored = await self._store.pipeline([("TIME",), ("HGETALL", names.api_keys)])
-        for reply in (clock, stored):
-            if isinstance(reply, Exception):
-                if "WRONGTYPE" in str(reply):
-                    raise BrokenKey("the hash of API keys has the wrong type: run `taskq doctor`")
-                raise translate(reply)
+        clock, stored = good(await self._store.pipeline([("TIME",), ("HGETALL", names.api_keys)]))
         found = pairs(stored)
         self._known = {
             key_id: known
@@ -102,7 +97,7 @@ class KeyRing:
         if found and not self._closed:
             logger.warning("there are API keys now: from here on every request needs one")
         self._closed = self._closed or bool(found)
-        self._now_ms = int(clock[0]) * 1000 + int(clock[1]) // 1000
+        self._now_ms = time_ms(clock)
         self._read_at = began
 
     def _parse(self, key_id: str, data: bytes) -> _Known | None:

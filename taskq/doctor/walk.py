@@ -30,7 +30,7 @@ from taskq.errors import InvalidInput, TaskqError
 from taskq.ids import split_id
 from taskq.inspector import Inspector, unserved
 from taskq.states import TERMINAL, State
-from taskq.store import AsyncStore, translate
+from taskq.store import AsyncStore, time_ms, translate
 
 MAX_SUSPECTS = 1000
 """Suspicious items of one queue that are looked at again; the rest is counted."""
@@ -300,7 +300,7 @@ class Examiner:
                 ("ZSCORE", self.keys.dead, worker),
             ]
         clock, *replies = await self._atomic(commands)
-        now, found = _ms(clock), []
+        now, found = time_ms(clock), []
         for i, worker in enumerate(workers):
             facts = replies[4 * i : 4 * i + 4]
             if any(isinstance(fact, Exception) for fact in facts):
@@ -344,10 +344,9 @@ class Examiner:
 
     async def _overdue(self, names: Sequence[str]) -> list[Wrong]:
         """Jobs that were due long ago and that nobody has moved."""
-        (clock,) = await self._store.pipeline([("TIME",)])
-        late = _ms(clock) - OVERDUE_MS
+        late = await self._store.clock_ms() - OVERDUE_MS
         replies = await self._store.pipeline(
-            [("ZCOUNT", self.keys.prefix + name, "-inf", f"{late:.0f}") for name in names]
+            [("ZCOUNT", self.keys.prefix + name, "-inf", late) for name in names]
         )
         return [
             self._wrong(name, "warning", name, overdue(n), NO_JANITOR)
@@ -427,7 +426,3 @@ def _texts(values: Sequence[bytes | None]) -> list[str | None]:
 
 def shown(raw: Any) -> str:
     return raw.decode(errors="backslashreplace") if isinstance(raw, bytes) else str(raw)
-
-
-def _ms(clock: Any) -> float:
-    return int(clock[0]) * 1000 + int(clock[1]) / 1000
