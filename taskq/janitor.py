@@ -1,4 +1,5 @@
 """The janitor: returns expired leases to the queue, promotes what is due, ends what expired, trims.
+It also drops from the list of workers those that are gone.
 
 Any number may run: every worker and API process ticks one, and ``taskq janitor`` runs it alone. A duty
 is done only where its last tick, kept per duty in the queue, is old enough; doing it twice is harmless.
@@ -16,12 +17,16 @@ from taskq.bulk import Bulks
 from taskq.errors import InvalidInput, TaskqError, Unavailable
 from taskq.ids import check_queue
 from taskq.keys import QueueKeys
+from taskq.registry import Registry
 from taskq.store import AsyncStore, time_ms, translate
 
 logger = logging.getLogger("taskq.janitor")
 
 MAX_PAGES = 100
 """Pages of one duty in one round; the rest is the next round's."""
+
+PRUNE_ROUNDS = 30
+"""Rounds of a process from one look for workers that are gone to the next."""
 
 BULK_SECONDS = 1.0
 """What a round gives to each bulk action that nobody carries out; the rest is the next round's."""
@@ -43,6 +48,7 @@ class Janitor:
         """The same by the server's clock: why leases that ran out in an outage may be renewed."""
         self._own_queues: set[str] = set()
         self._bulks = Bulks(store)
+        self._registry = Registry(store, ttl_seconds=60)
         self.rounds = 0
 
     def serve(self, *queues: str) -> None:
@@ -81,6 +87,8 @@ class Janitor:
                 logger.error("janitor: queue %s: %s", name, error)
             except Exception:
                 logger.exception("janitor: queue %s", name)
+        if self.rounds % PRUNE_ROUNDS == 0:
+            await self._registry.prune()
         self.rounds += 1
         return done
 

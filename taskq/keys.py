@@ -32,7 +32,8 @@ control:<worker>       list    nudges to beat now             TTL
 config                 hash    settings of the queue          never
 ticks                  hash    duties (last tick, ms), when   never
                                anybody was seen, silences
-totals                 hash    bytes of big ended jobs        never
+totals                 hash    bytes of big ended jobs, how   never
+                               many digests are kept
 stats:<minute>         hash    counters and histograms        TTL 3 h
 stats10:<minute>       hash    ten-minute sums                TTL 48 h
 counters               hash    sums of all minutes            never; the types not seen for longest go
@@ -47,9 +48,10 @@ set-aside:<name>       any     a key that doctor put aside    TTL 30 d, doctor -
 =====================  ======  =============================  ==========================================
 
 Outside the queues: ``<namespace>:queues`` (set of names, never deleted), ``<namespace>:worker:<id>``
-(hash, TTL: what a worker process tells about itself), ``<namespace>:workers`` (zset, id by last sight),
-``<namespace>:types`` (hash: job type -> JSON that workers publish), ``<namespace>:schema`` (hash: what it
-takes to read and write this data), ``<namespace>:keys`` (hash: id -> JSON of an API key, until revoked),
+(hash, TTL: what a worker process tells about itself), ``<namespace>:workers`` (zset, id by last sight, until
+it stops or a look finds it gone), ``<namespace>:types`` (hash: job type -> JSON that workers publish),
+``<namespace>:schema`` (hash: what it takes to read and write this data), ``<namespace>:keys`` (hash: id ->
+JSON of an API key, until revoked),
 ``<namespace>:keys:used`` (hash: id -> ms of its last use), ``<namespace>:rate:<id>`` (string, TTL: when all
 of that key's rate is there again), ``<namespace>:audit`` (stream of what people did, about 10,000 entries).
 """

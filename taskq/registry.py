@@ -16,6 +16,8 @@ MOST_WORKERS = 10_000
 """Workers that are looked at."""
 PAGE = 1000
 """Records read in one go."""
+PRUNED = 100
+"""Workers that are asked for at once whether they are gone."""
 MOST_GUESSED = 100
 """Records that are read with the list of those that there are."""
 
@@ -196,6 +198,27 @@ class Registry:
             gone = [worker for name, worker in named.items() if name not in alive]
             await self._store.pipeline([("ZREM", keys.workers, *gone)])
         return [WorkerInfo.parse(name, _decoded(known[name])) for name in there]
+
+    async def prune(self) -> int:
+        """Drops entries whose record has run out, the longest unseen first; answers how many.
+
+        A look at the workers does so, too, but there may be nobody who looks.
+        """
+        index, dropped = self._store.keys.workers, 0
+        while dropped < MOST_WORKERS:
+            (ids,) = await self._store.pipeline([("ZRANGE", index, 0, PRUNED - 1)])
+            if isinstance(ids, Exception) or not ids:
+                break
+            records = [self._store.keys.worker(worker.decode(errors="replace")) for worker in ids]
+            there = await self._store.pipeline([("EXISTS", record) for record in records])
+            gone = [worker for worker, known in zip(ids, there, strict=True) if known == 0]
+            if gone:
+                await self._store.pipeline([("ZREM", index, *gone)])
+            dropped += len(gone)
+            # Behind one that lives stand those that were seen later.
+            if len(gone) < len(ids):
+                break
+        return dropped
 
     async def types(self) -> dict[str, Any]:
         """What workers published per job type."""

@@ -3,8 +3,10 @@
 A few deaths in the daily suite; ``make chaos`` does many and holds them to the promise itself.
 """
 
+import functools
 import signal
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -35,11 +37,12 @@ def _round(place: Place, workers: int, n: int) -> tuple[list[Process], str]:
     return fleet, gate
 
 
-def _claimable_after(place: Place, *pids: int) -> list[float]:
-    """Seconds until each list of what these processes held was empty, for each job on it."""
-    began = time.monotonic()
+def _claimable_after(place: Place, kill: Callable[[], object], *pids: int) -> list[float]:
+    """Seconds from their death until each list of what these processes held was empty, for each job on it."""
     lists = {name: place.admin.llen(name) for name in _held(place, *pids)}
     out: list[float] = []
+    began = time.monotonic()
+    kill()
 
     def all_moved() -> bool:
         for name in list(lists):
@@ -73,8 +76,8 @@ def _children(place: Place, deaths: int, limit: float) -> None:
         (worker,), gate = _round(place, 1, n)
         victim = next(pid for pid in worker.children() if _held(place, pid))
         place.disturb(*worker.tree())
-        worker.signal(signal.SIGKILL, victim)
-        times += _claimable_after(place, victim)
+        kill = functools.partial(worker.signal, signal.SIGKILL, victim)
+        times += _claimable_after(place, kill, victim)
         open(gate, "w").close()
         place.wait_ended(list(place.tried()), 60)
     place.verdict(60)
@@ -86,7 +89,8 @@ def _hosts(place: Place, deaths: int, limit: float) -> None:
     for n in range(deaths):
         fleet, gate = _round(place, 2, n)
         victim = next(worker for worker in fleet if _held(place, *worker.children()))
-        times += _claimable_after(place, *place.kill(victim))
+        kill = functools.partial(place.kill, victim)
+        times += _claimable_after(place, kill, *victim.tree())
         open(gate, "w").close()
         place.wait_ended(list(place.tried()), 60)
     place.verdict(60)

@@ -13,7 +13,7 @@ from support.queue import Bench
 from taskq.embedded import EmbeddedServer
 from taskq.errors import TaskqError, Unavailable
 from taskq.ids import UlidFactory
-from taskq.janitor import Janitor
+from taskq.janitor import PRUNE_ROUNDS, Janitor
 from taskq.keys import Keys
 from taskq.states import State
 from taskq.store import AsyncStore
@@ -141,6 +141,16 @@ async def test_a_duty_just_done_is_left_alone(redis_url: str, store: AsyncStore)
     bench.add(due, delay_ms=1000)
     assert await janitor(store).round() == {}
     assert bench.state(due) == State.SCHEDULED
+
+
+async def test_dead_workers_leave_the_list_now_and_then(store: AsyncStore, raw: Any) -> None:
+    """Also where nobody ever looks at the workers: it must not grow with each that dies."""
+    its = janitor(store)
+    for _ in range(PRUNE_ROUNDS + 1):
+        raw.zadd(KEYS.workers, {"dead": 1})
+        await its.round()
+        left = raw.zcard(KEYS.workers)
+        assert left == (0 if its.rounds in (1, PRUNE_ROUNDS + 1) else 1), its.rounds
 
 
 async def test_ticks_are_kept_per_duty(redis_url: str, store: AsyncStore, raw: Any) -> None:

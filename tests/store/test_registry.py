@@ -81,6 +81,22 @@ async def test_one_may_be_forgotten(registry: Registry, raw: Any) -> None:
     assert raw.exists(KEYS.worker("w1")) == 0
 
 
+async def test_those_that_are_gone_leave_the_index_without_a_look(
+    registry: Registry, raw: Any
+) -> None:
+    raw.zadd(KEYS.workers, {f"gone{n}": n for n in range(250)})
+    await registry.tell(ONE)
+    assert await registry.prune() == 250
+    assert raw.zrange(KEYS.workers, 0, -1) == [b"w1"]
+    assert await registry.prune() == 0
+
+
+async def test_an_index_of_the_wrong_type_is_left_alone(registry: Registry, raw: Any) -> None:
+    raw.set(KEYS.workers, "text")
+    assert await registry.prune() == 0
+    assert raw.get(KEYS.workers) == b"text"
+
+
 async def test_types_are_published(registry: Registry) -> None:
     assert await registry.types() == {}
     await registry.tell(ONE, {"mail": {"schema": {"type": "object"}}, "sms": None})
