@@ -1,7 +1,7 @@
 """Looks, which change nothing."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,8 +93,18 @@ def page(
 
     def parse(reply: Any) -> Page:
         names, rows, looked, box, score, last = reply
+        # Found once for all rows: a name, and a look for it, in each of them cost more than all else.
+        fields = [(at, *_FIELDS[name]) for at, name in enumerate(names)]
         jobs = [
-            _job(keys.queue, text_of(row[-1]), dict(zip(names, row[:-1], strict=True)))
+            _job(
+                keys.queue,
+                text_of(row[-1]),
+                {
+                    attribute: read(value)
+                    for at, attribute, read in fields
+                    if (value := row[at]) is not None
+                },
+            )
             for row in rows
         ]
         go_on = Cursor(text_of(box), text_of(score), text_of(last)) if box else None
@@ -144,6 +154,7 @@ def _there(_: bytes) -> bool:
 
 _STATES = {state.value.encode(): state for state in State}
 _FIELDS: dict[bytes, tuple[str, Callable[[bytes], Any]]] = {
+    b"state": ("state", _STATES.get),
     b"type": ("job_type", _text),
     b"priority": ("priority", _count),
     b"payload": ("payload", _as_it_is),
@@ -177,36 +188,34 @@ def parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job
     """A job out of its fields and lines; None for no job. Raises ``BrokenKey`` if its state is none."""
     if not fields:
         return None
-    return _job(queue, ulid, dict(zip(fields[::2], fields[1::2], strict=True)), history, log)
+    stored = zip(fields[::2], fields[1::2], strict=True)
+    known = {_FIELDS[name][0]: _FIELDS[name][1](value) for name, value in stored if name in _FIELDS}
+    return _job(queue, ulid, known, history, log)
 
 
 def _job(
     queue: str,
     ulid: str,
-    stored: Mapping[bytes, bytes | None],
+    known: dict[str, Any],
     history: Sequence[bytes] = (),
     log: Sequence[bytes] = (),
 ) -> Job:
-    state = _STATES.get(stored.get(b"state") or b"")
+    """A job out of its attributes, as far as they are stored."""
+    state = known.get("state")
     if state is None:
         raise BrokenKey(f"job {queue}:{ulid} is not readable: run `taskq doctor`")
-    job: dict[str, Any] = {"job_type": ""}
-    for name, value in stored.items():
-        if value is not None and name in _FIELDS:
-            attribute, read = _FIELDS[name]
-            job[attribute] = read(value)
-    if state is State.SUCCEEDED and b"result" not in stored and b"stub" not in stored:
+    if state is State.SUCCEEDED and "result" not in known and "stub" not in known:
         # A result of null is not written: an ended job without the field returned nothing.
-        job["result"] = b"null"
-    job["eligible_at"] = job.get("eligible_at") or job.get("created_at")
+        known["result"] = b"null"
+    known["eligible_at"] = known.get("eligible_at") or known.get("created_at")
+    known.setdefault("job_type", "")
     return Job(
         id=f"{queue}:{ulid}",
         queue=queue,
         ulid=ulid,
-        state=state,
         history=tuple(map(_object, history)),
         log=tuple(_object(line, "line") for line in log),
-        **job,
+        **known,
     )
 
 
