@@ -93,7 +93,7 @@ def page(
 
     def parse(reply: Any) -> Page:
         names, rows, looked, box, score, last = reply
-        # Found once for all rows: a name, and a look for it, in each of them cost more than all else.
+        # Once for the page, not for each row of it.
         fields = [(at, *_FIELDS[name]) for at, name in enumerate(names)]
         jobs = [
             _job(
