@@ -1,6 +1,6 @@
 """Frozen values that carry data between the layers; no behaviour, no connection."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from taskq.states import State
@@ -201,10 +201,12 @@ class QueueMetrics:
     ticks: dict[str, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A stored job as people see it. Times are ms since the epoch; ``payload`` and ``result`` JSON text,
-    None when not kept."""
+    None when not kept.
+
+    A tuple, since a list makes one for every row: a frozen dataclass of so many fields costs a multiple.
+    """
 
     id: str
     queue: str
@@ -235,8 +237,8 @@ class Job:
     retried_from: str | None = None
     fingerprint: str | None = None
     stub: bool = False
-    history: tuple[dict[str, Any], ...] = field(default=())
-    log: tuple[dict[str, Any], ...] = field(default=())
+    history: tuple[dict[str, Any], ...] = ()
+    log: tuple[dict[str, Any], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

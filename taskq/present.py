@@ -23,6 +23,7 @@ from taskq.states import State
 from taskq.stats import Latency, Statistics, TypeStatistics
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FRACTIONS = tuple(f".{ms:03d}Z" for ms in range(1000))
 _TIMES = frozenset({"at", "run_at"})
 _ENDS = frozenset({"succeeded", "failed", "cancelled", "expired"})
 """Events that say by themselves that the job ended."""
@@ -30,18 +31,22 @@ _ENDS = frozenset({"succeeded", "failed", "cancelled", "expired"})
 
 def rfc3339(ms: float | None) -> str | None:
     """``1750000000000`` -> ``"2025-06-15T15:06:40.000Z"``; None for no time, or one past year 9999."""
-    if ms is None:
-        return None
+    return None if ms is None else _moment(ms)
+
+
+@functools.lru_cache(maxsize=4096)
+def _moment(ms: float) -> str | None:
+    """Remembered, as a list that is asked for again shows mostly what it did before."""
     try:
         whole, rest = divmod(int(ms), 1000)
-        return f"{_second(whole)}.{rest:03d}Z"
+        return _second(whole) + _FRACTIONS[rest]
     except (ValueError, OverflowError):
         return None
 
 
 @functools.lru_cache(maxsize=4096)
 def _second(seconds: int) -> str:
-    """Without its fraction; the rows of a list, and a list that is asked for again, have many in common."""
+    """Without its fraction; the rows of a list have many in common."""
     return (_EPOCH + timedelta(seconds=seconds)).isoformat()[:19]
 
 
@@ -62,7 +67,7 @@ def job_to_dict(job: Job, *, full: bool = True) -> dict[str, Any]:
         "id": job.id,
         "queue": job.queue,
         "job_type": job.job_type,
-        "state": job.state.value,
+        "state": job.state,
         "priority": job.priority,
         "attempts": job.attempts,
         "failures": job.failures,

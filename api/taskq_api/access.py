@@ -14,13 +14,11 @@ A route says in one line what it needs, below its path: ``@needs(Scope.READ)``, 
     an answer that takes long     services(request).ring.check_again(access), every few seconds
 """
 
-import functools
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from starlette.requests import Request
-from starlette.responses import Response
 
 from taskq.apikeys import ALL_SCOPES, ApiKey, Rate, Scope
 from taskq.audit import Actor
@@ -208,17 +206,3 @@ def allow(scope: Any, need: str | None) -> None:
 async def check_scope(request: Request) -> None:
     """The dependency that every route of a router has."""
     allow(request.scope, needed(request.scope["endpoint"]))
-
-
-def guarded(
-    endpoint: Callable[[Request], Awaitable[Response]],
-) -> Callable[[Request], Awaitable[Response]]:
-    """The same for a route that goes without dependencies."""
-    need = needed(endpoint)
-
-    @functools.wraps(endpoint)
-    async def checked(request: Request) -> Response:
-        allow(request.scope, need)
-        return await endpoint(request)
-
-    return checked

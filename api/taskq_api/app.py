@@ -16,10 +16,10 @@ from taskq.errors import TaskqError
 from taskq.liveness import show_life
 from taskq.settings import Settings
 from taskq_api import errors
-from taskq_api.access import check_scope, guarded
+from taskq_api.access import check_scope
 from taskq_api.auth import Door, check_bind, listed_keys
 from taskq_api.deps import Services
-from taskq_api.docs import describe_names, show_scopes
+from taskq_api.docs import api_routes, describe_names, show_scopes
 from taskq_api.hub import Hub
 from taskq_api.limits import BodyLimit, SecurityHeaders, is_loopback
 from taskq_api.metrics import RequestMetrics
@@ -39,7 +39,7 @@ from taskq_api.routes import (
     steering,
 )
 from taskq_api.schemas import components
-from taskq_api.shortcut import Shortcut
+from taskq_api.shortcuts import Shortcuts
 from taskq_api.version import VERSION
 
 logger = logging.getLogger("taskq.api")
@@ -153,8 +153,8 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
 
 def _front(app: Api, settings: Settings) -> ASGIApp:
     """From the innermost to the one that sees a request first."""
-    # Its twin in the router is what the OpenAPI document shows.
-    front: ASGIApp = Shortcut(app.front, "POST", "/jobs", guarded(jobs.submit_job))
+    # The routes behind it stay: they are what the OpenAPI document shows, and what takes the rest.
+    front: ASGIApp = Shortcuts(app.front, api_routes(app.routers))
     front = BodyLimit(front, max_bytes=settings.max_body_bytes)
     front = Door(front, settings=settings)
     if settings.origins:

@@ -1,8 +1,9 @@
 """Looks, which change nothing."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from taskq.calls.base import Call, make, optional_int, text_of
@@ -93,22 +94,8 @@ def page(
 
     def parse(reply: Any) -> Page:
         names, rows, looked, box, score, last = reply
-        # Once for the page, not for each row of it.
-        fields = [(at, *_FIELDS[name]) for at, name in enumerate(names)]
-        jobs = [
-            _job(
-                keys.queue,
-                text_of(row[-1]),
-                {
-                    attribute: read(value)
-                    for at, attribute, read in fields
-                    if (value := row[at]) is not None
-                },
-            )
-            for row in rows
-        ]
         go_on = Cursor(text_of(box), text_of(score), text_of(last)) if box else None
-        return Page(tuple(jobs), int(looked), go_on)
+        return Page(_rows(keys.queue, names, rows), int(looked), go_on)
 
     at = cursor or Cursor()
     stretch = ("" if since is None else since, "" if before is None else before)
@@ -182,6 +169,7 @@ _FIELDS: dict[bytes, tuple[str, Callable[[bytes], Any]]] = {
     b"stub": ("stub", _there),
 }
 """By field of the hash: the attribute, and how to read it. What a row does not carry costs nothing."""
+_DEFAULTS: dict[str, Any] = {**Job._field_defaults, "job_type": ""}
 
 
 def parse_job(queue: str, ulid: str, fields: Any, history: Any, log: Any) -> Job | None:
@@ -217,6 +205,36 @@ def _job(
         log=tuple(_object(line, "line") for line in log),
         **known,
     )
+
+
+def _rows(queue: str, names: Sequence[bytes], rows: Sequence[Sequence[Any]]) -> tuple[Job, ...]:
+    """The jobs of a page, read by columns: no value of a row costs a call of its own."""
+    if not rows:
+        return ()
+    *stored, ids = zip(*rows, strict=True)
+    columns: dict[str, Iterable[Any]] = {
+        attribute: _column(values, read, _DEFAULTS.get(attribute))
+        for (attribute, read), values in zip(map(_FIELDS.__getitem__, names), stored, strict=True)
+    }
+    columns["queue"] = repeat(queue)
+    columns["ulid"] = ulids = [text_of(ulid) for ulid in ids]
+    columns["id"] = [f"{queue}:{ulid}" for ulid in ulids]
+    times = zip(ids, columns["eligible_at"], columns["created_at"], strict=False)
+    columns["eligible_at"] = [eligible or created for _, eligible, created in times]
+    every = [columns.get(name) or repeat(_DEFAULTS.get(name)) for name in Job._fields]
+    return tuple(map(Job._make, zip(*every, strict=False)))
+
+
+def _column(values: Sequence[Any], read: Callable[[bytes], Any], default: Any) -> Iterable[Any]:
+    """What one field holds in all rows, with ``default`` where it is not stored."""
+    if values.count(None) == len(values):
+        return repeat(default)
+    if read in (_count, _number):
+        try:
+            return [default if value is None else int(value) for value in values]
+        except ValueError:
+            pass
+    return [default if value is None else read(value) for value in values]
 
 
 def check(

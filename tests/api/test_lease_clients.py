@@ -142,8 +142,8 @@ def test_a_claim_of_a_killed_process_is_answered_by_another(
     """Killed with the claim in its socket: the server reads it when the process is long gone."""
     one, two = start_api("--redis-url", redis_url), start_api("--redis-url", redis_url)
     job_id = submit(two)
+    raw.execute_command("CLIENT", "PAUSE", 500, "ALL")
     with polling(one.port, "k", wait=0.5) as client:
-        raw.execute_command("CLIENT", "PAUSE", 500, "ALL")
         unanswered(client, 0.2)
         one.popen.kill()
         one.popen.wait(10)

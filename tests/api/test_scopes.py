@@ -41,7 +41,7 @@ def test_every_route_declares_what_it_needs() -> None:
             f"{method} {path}: the door and the route differ"
         )
     assert len(PROTECTED) >= 14
-    # The busiest route stands beside its router, guarded by itself; and there is nothing else.
+    # Shortcuts are made of these routes; and there is nothing else.
     aside = {path for route in APP.routes if (path := getattr(route, "path", None)) is not None}
     assert aside - {path for _, path, _ in ROUTES} == ASIDE
     assert {need for _, _, need in ROUTES} <= {*ALL_SCOPES, PUBLIC, ANY_KEY}

@@ -1,7 +1,6 @@
 """What is shown of queues, jobs and their past, against a real server."""
 
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -403,6 +402,52 @@ async def test_what_is_remembered_has_a_bound(
         assert len(look._past._over) <= 101
 
 
+@pytest.mark.parametrize(
+    "field",
+    [
+        "priority",
+        "attempts",
+        "lost",
+        "created_at",
+        "eligible_at",
+        "started_at",
+        "worker",
+        "reason",
+        "fence",
+    ],
+)
+async def test_a_row_shows_a_job_as_a_look_at_it_does(
+    redis_url: str, look: Inspector, field: str
+) -> None:
+    """Whatever stands in its fields: rows are read by columns, and a job by itself."""
+    odd = [
+        "",
+        "7",
+        "-7",
+        "1.5e3",
+        "07",
+        " 7",
+        "7" * 30,
+        "-" + "7" * 30,
+        "7" * 5000,
+        "x",
+        "nan",
+        "inf",
+        "\xff",
+    ]
+    its = bench(redis_url)
+    ids = [ulid() for _ in odd]
+    its.add(*ids, job_type="mail")
+    with redis.Redis.from_url(redis_url) as raw:
+        for one, value in zip(ids, odd, strict=True):
+            raw.hset(f"taskq:{{q}}:job:{one}", field, value.encode("latin-1"))
+    shown = [await look.job(f"q:{one}") for one in ids]
+    rows = {job.ulid: job for job in (await look.jobs()).jobs}
+    for value, job in zip(odd, shown, strict=True):
+        row = job_to_dict(rows[job.ulid], full=False)
+        assert row == job_to_dict(job, full=False), value
+
+
 def test_percentiles_lie_in_the_bucket_of_their_rank() -> None:
     assert latency({}) is None
     found = latency({0: 50, 20: 45, 24: 5})
@@ -424,7 +469,7 @@ def test_times_are_rfc_3339() -> None:
 def test_a_payload_that_a_foreign_hand_wrote_is_shown_as_text() -> None:
     job = calls.parse_job("q", "x", [b"state", b"queued", b"payload", b"\xff{"], (), ())
     assert job is not None
-    assert job_to_dict(replace(job, result=b"{"))["result"] == "{"
+    assert job_to_dict(job._replace(result=b"{"))["result"] == "{"
     assert job_to_dict(job)["payload"] == "\ufffd{"
     for odd in (b"NaN", b"[" * 5000 + b"]" * 5000):
-        assert job_to_dict(replace(job, payload=odd))["payload"] == odd.decode()
+        assert job_to_dict(job._replace(payload=odd))["payload"] == odd.decode()
