@@ -276,6 +276,10 @@ class Inspector:
         """What happened in the last minutes (``stats.Past``). Raises ``InvalidInput``."""
         return await self._past.read(queue, minutes, types=types, now=now)
 
+    async def rate(self, queue: str, minutes: int, words: Container[str], now: int) -> float:
+        """How much of something happens a minute (``stats.Past``)."""
+        return await self._past.rate(queue, minutes, words, now)
+
 
 def _error(reply: Any) -> dict[str, Any] | None:
     try:

@@ -15,10 +15,11 @@ from taskq.model import Job, Place
 from taskq.ordering import effective_priority
 from taskq.registry import WorkerInfo
 from taskq.states import TERMINAL, State
-from taskq.stats import Statistics
 
 IN_TURN = ("next", "workers_busy", "running", "ended")
 """Reasons that need nothing to be done."""
+ENDS = frozenset({"succeeded", "raised", "crashes"})
+"""What is counted when a run ends, and its slot is free."""
 RATE_MINUTES = 5
 """The stretch of the past from which the start is estimated."""
 
@@ -68,17 +69,17 @@ async def position(look: Inspector, job_id: str) -> Position:
     place = await look.place(queue, ulid)
     if place.job is None:
         job = await look.job(job_id)  # only its stub is left, or nothing
-        return explain(Place(place.now, job, None, {}, place.aging_ms, False, ()), (), None)
+        return explain(Place(place.now, job, None, {}, place.aging_ms, False, ()), ())
     if place.job.state in TERMINAL or place.job.state is State.RUNNING:
-        return explain(place, (), None)
-    workers, past = await asyncio.gather(
-        look.workers(), look.statistics(queue, RATE_MINUTES, now=int(place.now))
+        return explain(place, ())
+    workers, rate = await asyncio.gather(
+        look.workers(), look.rate(queue, RATE_MINUTES, ENDS, int(place.now))
     )
-    return explain(place, workers, past)
+    return explain(place, workers, rate)
 
 
-def explain(place: Place, workers: Sequence[WorkerInfo], past: Statistics | None) -> Position:
-    """The answer out of what was seen; ``workers`` are all live ones."""
+def explain(place: Place, workers: Sequence[WorkerInfo], rate: float = 0.0) -> Position:
+    """The answer out of what was seen; ``workers`` are all live ones, ``rate`` the runs that end a minute."""
     job = place.job
     if job is None:
         raise JobNotFound("")
@@ -88,7 +89,6 @@ def explain(place: Place, workers: Sequence[WorkerInfo], past: Statistics | None
     served = {name for w in active for name in w.types} - set(place.paused_types)
     queued = job.state is State.QUEUED and place.score is not None
     ahead = sum(n for name, n in place.before.items() if name in served) if queued else None
-    rate = _per_minute(past)
     reasons = _reasons(job, place, bool(mine), free, ahead or 0)
     start, estimate = _estimate(job, place, reasons, free, ahead or 0, rate)
     waited = max(0.0, place.now - (job.eligible_at or place.now))
@@ -110,13 +110,6 @@ def explain(place: Place, workers: Sequence[WorkerInfo], past: Statistics | None
         workers=len(mine),
         free_slots=free,
     )
-
-
-def _per_minute(past: Statistics | None) -> float:
-    if past is None:
-        return 0.0
-    ended = sum(past.counts.get(word, 0) for word in ("succeeded", "raised", "crashes"))
-    return round(ended / max(1 / 60, (past.now - past.since) / 60_000), 2)
 
 
 def _reasons(job: Job, place: Place, served: bool, free: int, ahead: int) -> tuple[Reason, ...]:

@@ -90,9 +90,28 @@ class Past:
         """
         if not 1 <= minutes <= MINUTES_MAX:
             raise InvalidInput(f"minutes must be from 1 to {MINUTES_MAX}", field="minutes")
-        keys = self._store.keys.queue(check_queue(queue))
         if now is None:
             now = await self._store.clock_ms()
+        spans, known = await self._stretch(queue, minutes, now)
+        tallies = [tally.only(types) for tally in known]
+        points = tuple(
+            Point(first * 60_000, length, tally.totals())
+            for (first, length), tally in zip(spans, tallies, strict=True)
+        )
+        return _summary(queue, spans[0][0] * 60_000, now, tallies, points)
+
+    async def rate(self, queue: str, minutes: int, words: Container[str], now: int) -> float:
+        """How many of what these words count happened a minute, in the last ``minutes`` minutes up to
+        ``now`` (the server's clock, ms), over all types."""
+        spans, known = await self._stretch(queue, minutes, now)
+        n = sum(n for its in known for (word, _), n in its.counts.items() if word in words)
+        return round(n / max(1 / 60, now / 60_000 - spans[0][0]), 2)
+
+    async def _stretch(
+        self, queue: str, minutes: int, now: int
+    ) -> "tuple[list[tuple[int, int]], list[_Tally]]":
+        """The spans of the last minutes, oldest first, and what was counted in each."""
+        keys = self._store.keys.queue(check_queue(queue))
         spans = _spans(now // 60_000, minutes)
         names = [
             keys.stats(first) if length == 1 else keys.stats10(first) for first, length in spans
@@ -103,12 +122,7 @@ class Past:
             if first + length + OVER_MINUTES <= now // 60_000
         }
         known = await self._tallies(names, over)
-        tallies = [known[name].only(types) for name in names]
-        points = tuple(
-            Point(first * 60_000, length, tally.totals())
-            for (first, length), tally in zip(spans, tallies, strict=True)
-        )
-        return _summary(queue, spans[0][0] * 60_000, now, tallies, points)
+        return spans, [known[name] for name in names]
 
     async def _tallies(self, names: list[str], over: set[str]) -> dict[str, "_Tally"]:
         moment = time.monotonic()
