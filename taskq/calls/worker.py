@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from taskq.calls.base import Arg, Call, check_word, check_worker, make, optional_int, text_of, words
 from taskq.codec import MAX_BYTES
@@ -33,9 +33,11 @@ class Failure:
     max_attempts: int
 
 
-@dataclass(frozen=True, slots=True)
-class Success:
-    """A run that succeeded. ``result`` is JSON text, ``result_ttl_ms`` None keeps it as retention says."""
+class Success(NamedTuple):
+    """A run that succeeded. ``result`` is JSON text, ``result_ttl_ms`` None keeps it as retention says.
+
+    A tuple, like all that a worker makes for every job.
+    """
 
     ulid: str
     fence: str

@@ -6,6 +6,7 @@ it hands back what it holds and ends: nobody would renew its leases any more.
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import multiprocessing
@@ -140,6 +141,9 @@ class Child:
                     ended=self._ended,
                 )
             )
+        # What is there by now stays: a collection need not walk it for every few jobs.
+        gc.collect()
+        gc.freeze()
         self._channel.send(
             "ready",
             queues=queues,

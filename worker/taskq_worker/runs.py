@@ -3,7 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from taskq.context import Context
 from taskq.ids import join_id
@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from taskq_worker.seat import Seat
 
 
-@dataclass(frozen=True, slots=True)
-class Succeeded:
+class Succeeded(NamedTuple):
+    """A tuple, like all that is made for every job."""
+
     result: bytes
     result_ttl_ms: int | None = None
     keep_payload: bool = False

@@ -1,14 +1,12 @@
 """The protocol of executors, and what they are given."""
 
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from taskq.tasks import Task
 from taskq_worker.runs import Run
 
 
-@dataclass(frozen=True, slots=True)
-class Order:
+class Order(NamedTuple):
     """One run to do: the task, its arguments (the context among them where it wants one), and the run."""
 
     task: Task[Any, Any]
