@@ -201,12 +201,12 @@ class QueueMetrics:
     ticks: dict[str, float]
 
 
-class Job(NamedTuple):
+@dataclass(frozen=True)
+class Job:
     """A stored job as people see it. Times are ms since the epoch; ``payload`` and ``result`` JSON text,
-    None when not kept.
+    None when not kept."""
 
-    A tuple, since a list makes one for every row: a frozen dataclass of so many fields costs a multiple.
-    """
+    # Without slots, so that the rows of a list can be made at once and not field by field.
 
     id: str
     queue: str

@@ -154,7 +154,7 @@ def create_app(settings: Settings, *, keys_stored: bool = False) -> FastAPI:
 def _front(app: Api, settings: Settings) -> ASGIApp:
     """From the innermost to the one that sees a request first."""
     # The routes behind it stay: they are what the OpenAPI document shows, and what takes the rest.
-    front: ASGIApp = Shortcuts(app.front, api_routes(app.routers))
+    front: ASGIApp = errors.Shield(Shortcuts(app.front, api_routes(app.routers)))
     front = BodyLimit(front, max_bytes=settings.max_body_bytes)
     front = Door(front, settings=settings)
     if settings.origins:

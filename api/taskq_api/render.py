@@ -2,6 +2,7 @@
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 from starlette.responses import Response
@@ -75,9 +76,9 @@ def _is_json(data: bytes) -> bool:
 def job_body(job: Job, access: Access) -> bytes:
     """All that is kept of a job and that a key may see: without the scope ``payload`` neither payload nor
     result, without ``read`` (after a submission) only what it is now."""
-    shown = job._replace(payload=None, result=None)
+    shown = replace(job, payload=None, result=None)
     if not access.may(Scope.READ):
-        shown = shown._replace(error=None, progress=None, history=(), log=())
+        shown = replace(shown, error=None, progress=None, history=(), log=())
     fields = job_to_dict(shown)
     del fields["payload"], fields["result"]
     if not access.may(Scope.PAYLOAD):

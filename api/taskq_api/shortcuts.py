@@ -100,12 +100,13 @@ class _Direct:
         hints = get_type_hints(route.endpoint, include_extras=True)
         parameters = inspect.signature(route.endpoint).parameters
         named = set(re.findall(r"{(\w+)}", route.path))
-        if needs - {known_parameters} or ":" in route.path or "request" not in parameters:
+        whole = all(re.fullmatch(r"[^{}]*|{\w+}", part) for part in route.path.split("/"))
+        if needs - {known_parameters} or not whole or "request" not in parameters:
             return None
         fields: dict[str, Any] = {}
         for name, parameter in parameters.items():
             hint, default = hints[name], parameter.default
-            if get_origin(hint) is Annotated and isinstance(hint.__metadata__[0], Query):
+            if get_origin(hint) is Annotated and _is_plain(hint.__metadata__[0]):
                 fields[name] = (hint, ... if default is parameter.empty else default)
             elif hint is not (str if name in named else Request):
                 return None
@@ -137,6 +138,11 @@ class _Direct:
         except ValidationError:
             return None
         return {name: getattr(values, name) for name in fields}
+
+
+def _is_plain(about: object) -> bool:
+    """Whether this describes a parameter of the query that is called as it is in Python."""
+    return isinstance(about, Query) and about.alias is None
 
 
 def _takes_many(hint: Any) -> bool:

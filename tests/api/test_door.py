@@ -245,6 +245,22 @@ class TestForeignPages:
             assert answer.headers["access-control-allow-origin"] == self.ORIGIN
             assert "access-control-allow-credentials" not in answer.headers
 
+    @pytest.mark.parametrize("path", ["/jobs/default:" + "0" * 26, "/health"])
+    async def test_that_are_named_are_told_of_faults(
+        self, run_api: Any, problem: Check, monkeypatch: pytest.MonkeyPatch, path: str
+    ) -> None:
+        """By a route with a shortcut and by one without: a page could not read the answer otherwise."""
+
+        def fails(*_: Any, **__: Any) -> Any:
+            raise ZeroDivisionError
+
+        monkeypatch.setattr("taskq.inspector.Inspector.job", fails)
+        monkeypatch.setattr("taskq_api.routes.health.json_response", fails)
+        async with run_api(cors_origins=self.ORIGIN) as api:
+            answer = await api.http.get(path, headers={"origin": self.ORIGIN})
+            problem(answer, 500, "internal")
+            assert answer.headers["access-control-allow-origin"] == self.ORIGIN
+
     async def test_that_are_not_named_may_not(self, run_api: Any) -> None:
         async with run_api(cors_origins=self.ORIGIN) as api:
             for origin in ("https://evil.com", self.ORIGIN + ".evil.com", "null"):

@@ -1,6 +1,7 @@
 """What is shown of queues, jobs and their past, against a real server."""
 
 import json
+from dataclasses import FrozenInstanceError, asdict, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import redis
 
 from support.queue import MINUTE, Bench
-from taskq import calls, inspector
+from taskq import calls, codec, inspector
 from taskq.errors import InvalidInput, JobNotFound, QueueNotFound, Unavailable
 from taskq.ids import UlidFactory
 from taskq.inspector import Inspector, unserved
@@ -420,32 +421,36 @@ async def test_a_row_shows_a_job_as_a_look_at_it_does(
     redis_url: str, look: Inspector, field: str
 ) -> None:
     """Whatever stands in its fields: rows are read by columns, and a job by itself."""
-    odd = [
-        "",
-        "7",
-        "-7",
-        "1.5e3",
-        "07",
-        " 7",
-        "7" * 30,
-        "-" + "7" * 30,
-        "7" * 5000,
-        "x",
-        "nan",
-        "inf",
-        "\xff",
-    ]
-    its = bench(redis_url)
-    ids = [ulid() for _ in odd]
-    its.add(*ids, job_type="mail")
+    odd = ["", "7", "-7", "+7", "1.5e3", "07", " 7", "1_0", "7" * 30, "-" + "7" * 30, "-" + "7" * 4000,
+           "-9007199254740993", "7" * 5000, "x", "nan", "inf", "\xff"]  # fmt: skip
     with redis.Redis.from_url(redis_url) as raw:
-        for one, value in zip(ids, odd, strict=True):
-            raw.hset(f"taskq:{{q}}:job:{one}", field, value.encode("latin-1"))
-    shown = [await look.job(f"q:{one}") for one in ids]
-    rows = {job.ulid: job for job in (await look.jobs()).jobs}
-    for value, job in zip(odd, shown, strict=True):
-        row = job_to_dict(rows[job.ulid], full=False)
-        assert row == job_to_dict(job, full=False), value
+        for i, value in enumerate(odd):
+            queue, one = f"q{i}", ulid()
+            bench(redis_url, queue).add(one, ulid(), job_type="mail")
+            raw.hset(f"taskq:{{{queue}}}:job:{one}", field, value.encode("latin-1"))
+            rows = (await look.jobs(queue=queue)).jobs
+            assert len(rows) == 2
+            for row in rows:
+                alone = await look.job(row.id)
+                assert job_to_dict(row, full=False) == job_to_dict(alone, full=False), value
+
+
+async def test_a_row_is_a_job_like_any_other(redis_url: str, look: Inspector) -> None:
+    bench(redis_url).add(ulid())
+    (row,) = (await look.jobs()).jobs
+    assert row == replace(row)
+    assert replace(row, payload=b"{}", history=row.history) != row
+    assert asdict(row).keys() == asdict(await look.job(row.id)).keys()
+    assert (row.payload, row.history, row.stub) == (None, (), False)
+    with pytest.raises(FrozenInstanceError):
+        row.state = State.FAILED  # type: ignore[misc]
+
+
+def test_a_job_has_a_json_form_so_that_a_task_may_return_one() -> None:
+    job = calls.parse_job("q", "x", [b"state", b"queued", b"payload", b"{}"], (), ())
+    shown = json.loads(codec.dumps({"job": job}, default=codec.plain))
+    assert shown["job"]["id"] == "q:x"
+    assert shown["job"]["payload"] == "{}"
 
 
 def test_percentiles_lie_in_the_bucket_of_their_rank() -> None:
@@ -469,7 +474,7 @@ def test_times_are_rfc_3339() -> None:
 def test_a_payload_that_a_foreign_hand_wrote_is_shown_as_text() -> None:
     job = calls.parse_job("q", "x", [b"state", b"queued", b"payload", b"\xff{"], (), ())
     assert job is not None
-    assert job_to_dict(job._replace(result=b"{"))["result"] == "{"
+    assert job_to_dict(replace(job, result=b"{"))["result"] == "{"
     assert job_to_dict(job)["payload"] == "\ufffd{"
     for odd in (b"NaN", b"[" * 5000 + b"]" * 5000):
-        assert job_to_dict(job._replace(payload=odd))["payload"] == odd.decode()
+        assert job_to_dict(replace(job, payload=odd))["payload"] == odd.decode()

@@ -131,7 +131,7 @@ async def answer_job(
     try:
         job = await its.inspector.job(known.id)
     except JobNotFound:
-        job = known._replace(stub=True, payload=None, history=())
+        job = replace(known, stub=True, payload=None, history=())
     return json_response(job_body(job, access), 200, headers)
 
 
@@ -267,7 +267,7 @@ async def cancel_job(request: Request, job_id: str) -> Response:
     job = await find_job(request, job_id)
     async with acting(request, "job.cancel", job.id):
         state = await its.client.cancel(job.id)
-    return await answer_job(its, job._replace(state=state), access_of(request))
+    return await answer_job(its, replace(job, state=state), access_of(request))
 
 
 @router.post(
@@ -284,4 +284,4 @@ async def retry_job(request: Request, job_id: str) -> Response:
             state = await its.client.retry(job.id)
     except UniqueHeld as error:
         raise hidden_holder(error, access_of(request)) from None
-    return await answer_job(its, job._replace(state=state), access_of(request))
+    return await answer_job(its, replace(job, state=state), access_of(request))
